@@ -1,0 +1,1 @@
+"""Textual app for annotators, and the headless commands that only read."""

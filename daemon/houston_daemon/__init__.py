@@ -1,0 +1,1 @@
+"""Everything that runs on the node: supervisor, recorder, workers, engines, environments, hosts."""

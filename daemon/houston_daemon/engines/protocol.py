@@ -1,0 +1,109 @@
+"""What the rollout loop asks of an engine, and what it gets back.
+
+An engine turns a prompt into sampled tokens. It knows nothing of steps, tools or guidance.
+Implementations: `token` (vLLM's /v1/completions with ids, also served by the embedded server),
+`chat` (any OpenAI-compatible endpoint), `script` (plays a file). Chosen in `engines/choose.py`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import Call, LogprobKind, Message
+
+FinishReason = Literal["stop", "length", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """One request to a model."""
+
+    prompt_ids: Sequence[int] | None
+    """The whole prompt as token ids; None for engines without token ids (chat, script)."""
+    messages: Sequence[Message]
+    """The same prompt as messages: what a chat engine sends."""
+    tools: Sequence[Mapping[str, Any]]
+    """JSON schemas of the tools in OpenAI's form; a chat engine sends them, others ignore them."""
+    max_tokens: int
+    """Upper bound of sampled tokens."""
+    stop_token_ids: Sequence[int] = ()
+    """Ids that end the turn; the one that ended it is part of what was sampled."""
+    grammar: Mapping[str, Any] | None = None
+    """JSON schema that the sampled text must follow, or None for free text."""
+    temperature: float = 0.7
+    top_p: float = 1.0
+    policy: str = ""
+    """Name of the policy version (`policy@7`); empty for the base model."""
+    reasoning: bool = False
+    """Whether the model may write reasoning tokens before its answer."""
+    cache_salt: str = ""
+    """Separates prefix caches, one per policy version; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a model sampled for one request."""
+
+    text: str
+    """The sampled text, decoded by the engine; without the stop token."""
+    finish_reason: FinishReason
+    token_ids: Sequence[int] | None = None
+    """Sampled ids, the stop token included when there was one; None without token ids."""
+    logprobs: Sequence[float] | None = None
+    """Natural-log probability of each of `token_ids`; same length."""
+    logprob_kind: LogprobKind = "none"
+    """Whether `logprobs` are before or after the grammar's mask and the temperature."""
+    prompt_ids: Sequence[int] | None = None
+    """The prompt as the engine says it saw it, where it says so (checked against the request)."""
+    calls: Sequence[Call] | None = None
+    """Calls in the engine's own form (chat, script); None where the dialect parses the text."""
+    thought: str | None = None
+    """Thought in the engine's own form (chat, script); None where the dialect parses the text."""
+    cached_tokens: int | None = None
+    """Prompt tokens that the engine took from its prefix cache, where it says so."""
+    seconds: float = 0.0
+    """Wall time of the request."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling parameters as sent, for the ledger."""
+
+
+class EngineUnavailable(HoustonError):
+    """The engine cannot be reached or is starting; the same request may be sent again later."""
+
+
+class EngineRefused(HoustonError):
+    """The engine answered that the request itself is wrong; sending it again does not help."""
+
+    def __init__(self, cause: str, effect: str = "", next: str = "") -> None:
+        super().__init__(cause, effect, next, ExitCode.FAILED)
+
+
+class Engine(Protocol):
+    """Turns prompts into samples. One instance serves one rollout; safe to use from one loop."""
+
+    name: str
+    """As written into the ledger, e.g. `embedded`, `vllm`, `chat:gpt-x`, `script`."""
+    token_ids: bool
+    """Whether it takes and returns token ids."""
+    window: int | None
+    """Largest prompt + answer in tokens; None when unknown (script)."""
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        """Sample once.
+
+        stop: set by the loop to cut the sample short; what was sampled so far is then returned
+        with `finish_reason="interrupted"`, and the request is aborted at the engine.
+        Raises EngineUnavailable after bounded retries of connection loss, 429 and 5xx;
+        EngineRefused for any other refusal.
+        """
+        ...
+
+    async def ready(self) -> None:
+        """Return when the engine answers; raise EngineUnavailable with its reason if not."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections. Never ends a server that this object did not start."""
+        ...

@@ -1,0 +1,117 @@
+"""What the rollout loop asks of an environment: tools in, typed observations out.
+
+An environment turns an action into an observation. It knows nothing of prompts, tokens or guidance;
+it never raises for what an agent did wrong: that is an observation.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from houston_shared.records import Call, FileChange, Intent, Result, TerminalSpan
+
+StopReason = Literal["", "wake", "interrupt"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """One tool as a model sees it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments object; strings and integers carry bounds."""
+    family: str = ""
+
+    def openai(self) -> dict[str, Any]:
+        """The tool in OpenAI's form."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            },
+        }
+
+
+@dataclass(slots=True)
+class Stop:
+    """Tells a running call that a person's word has come and its waiting should end.
+
+    The call is not undone: it returns what stands now. Draining and cancelling are not told here;
+    the loop cancels the task, and `recover` gives the honest result after a restart.
+    """
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: StopReason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the rollout stands when a call runs."""
+
+    step: int
+    steps_left: int
+    active_seconds: float
+    seconds_left: float
+    evaluations: int
+    """Submissions used."""
+    best_score: float | None
+    last_score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What a step did to the world."""
+
+    snapshot: str = ""
+    files: tuple[FileChange, ...] = ()
+    more_files: int = 0
+    spans: tuple[TerminalSpan, ...] = ()
+
+
+class Environment(Protocol):
+    """One rollout's world."""
+
+    tools: Sequence[ToolSpec]
+
+    async def open(self) -> None:
+        """Make the world, or find it again after a restart."""
+        ...
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        ...
+
+    def deadline(self, call: Call) -> float:
+        """Unix time at which a sleep would end if it began now; 0 for calls that are no sleep."""
+        ...
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call. Text in the result is cut to the limit and disarmed of guidance tags.
+
+        A call with `error` set yields an error observation. Cancellation leaves commands running.
+        """
+        ...
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """The result of a call that was about to run when the worker ended.
+
+        A sleep goes on until its deadline. Everything else is not run again: the result says that
+        the outcome is unknown and what the terminal shows now.
+        """
+        ...
+
+    async def close_step(self, step: int) -> Closing:
+        """Take the step's snapshot and the terminals' spans."""
+        ...
+
+    async def close(self, ended: bool) -> None:
+        """Let go; with `ended`, also end the rollout's terminals."""
+        ...
+
+
+WaitForSlot = Callable[[], Awaitable[None]]
+"""Waits for an evaluation slot; its time is not active time."""

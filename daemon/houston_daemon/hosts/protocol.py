@@ -1,0 +1,179 @@
+"""What an environment asks of a machine: terminals, sandboxed processes, files, snapshots.
+
+A host knows nothing of rollouts' steps or of models. `local` is this machine; others come later.
+Everything a rollout owns lies under `<host root>/rollouts/<rollout>/`:
+`workspace/` (what the agent sees), `shadow/` (snapshots), `terminals/` (byte logs, command files).
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A process that ran to its end or was stopped."""
+
+    exit_code: int | None
+    """None when it was stopped for time."""
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    cut: bool = False
+    """Whether output beyond the limit was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """A range of one terminal's byte log."""
+
+    terminal: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalStatus:
+    """How a terminal stands now."""
+
+    name: str
+    alive: bool
+    busy: bool
+    """A command is running in the foreground."""
+    exit_code: int | None
+    """Exit code of the last command that ended, None before the first or while busy."""
+    command: str
+    """The last command, empty before the first."""
+    log_bytes: int
+    """Length of the byte log."""
+    last_output: float
+    """Unix time of the last byte, 0 when there was none."""
+
+
+class Terminal(Protocol):
+    """One tmux session; outlives this process. Busy while a command runs in its foreground."""
+
+    name: str
+
+    async def run(self, command: str) -> int:
+        """Start `command` (written to a file and sourced); return its log offset at the start.
+
+        Raises TerminalBusy while another command runs.
+        """
+        ...
+
+    async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
+        """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
+        ...
+
+    async def type_text(self, text: str) -> None:
+        """Type `text` into whatever runs in the foreground, as a person would at a prompt."""
+        ...
+
+    async def status(self) -> TerminalStatus: ...
+
+    async def lines(self, start: int, end: int | None = None) -> list[str]:
+        """The log between two byte offsets as screen lines (carriage returns and escapes applied).
+
+        The nonce marks never show.
+        """
+        ...
+
+    async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
+        """Signal the processes of the foreground command, never the shell; returns their names."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Snapshots(Protocol):
+    """The rollout's shadow repository: one commit per step that changed files."""
+
+    async def take(self, message: str, hints: Sequence[str] = (), mark: bool = False) -> "Snapshot":
+        """Record the workspace as it is.
+
+        hints: changed paths, looked at first. A stat scan decides in any case.
+        mark: also store large files (evaluation, branch, fork).
+        """
+        ...
+
+    async def restore(self, commit: str, into: Path) -> list[str]:
+        """Write the state of `commit` into `into`; returns paths that could not be brought back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One file that differs from the snapshot before."""
+
+    path: str
+    """Relative to the workspace, with `/`."""
+    kind: Literal["added", "changed", "removed"]
+    added: int
+    """Lines added; 0 for files without text."""
+    removed: int
+    """Lines removed; 0 for files without text."""
+    diff: str
+    """Unified diff, cut at 16 KB (the cut says so); empty for files without text."""
+    note: str = ""
+    """Why there is no diff: `binary`, `large`, `still being written`, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A workspace state and what changed since the one before."""
+
+    commit: str
+    """Object id of the shadow commit; that of the one before when nothing changed."""
+    files: tuple[ChangedFile, ...]
+    more: int = 0
+    """Changed files beyond the first 200, which are not listed."""
+
+
+class Host(Protocol):
+    """One machine, for one rollout."""
+
+    name: str
+    workspace: Path
+    """The workspace as seen from outside the sandbox."""
+
+    async def prepare(self, source: Path | None) -> None:
+        """Make the rollout's folders; copy `source` into the workspace the first time only."""
+        ...
+
+    async def terminal(self, name: str, create: bool = False) -> Terminal:
+        """Find (after a restart too) or create a terminal. Raises TerminalMissing."""
+        ...
+
+    async def terminals(self) -> list[TerminalStatus]: ...
+
+    async def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float,
+        writable: bool = True,
+        extra_read: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+        stop: asyncio.Event | None = None,
+        output_limit: int = 4_000_000,
+    ) -> Finished:
+        """Run a process in a sandbox of its own.
+
+        writable=False maps workspace and `extra_read` read-only beside a scratch folder
+        (evaluators: they execute what the agent wrote).
+        """
+        ...
+
+    @property
+    def snapshots(self) -> Snapshots: ...
+
+    async def close(self) -> None:
+        """Let go of the host; terminals go on."""
+        ...
+
+    async def destroy_terminals(self) -> None:
+        """End every terminal of the rollout (when it has finished, failed or was cancelled)."""
+        ...

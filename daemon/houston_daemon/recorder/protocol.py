@@ -1,0 +1,85 @@
+"""What the supervisor asks of the recorder, and what it is told; both live in one process.
+
+The recorder is a thread; every method here may be called from any thread and is answered by it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from houston_shared.records import RolloutSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A rollout given to a worker."""
+
+    spec: RolloutSpec
+    lease: int
+    """Raised at each assignment; messages with an older one are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Rollouts may have become runnable (queued, resumed): look at `runnable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A person asked the daemon to stop."""
+
+    keep_engine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderFailed:
+    """The recorder's thread ended by an exception: nothing further is acked."""
+
+    cause: str
+
+
+RecorderEvent = Wanted | StopAsked | RecorderFailed
+Tell = Callable[[RecorderEvent], None]
+"""Called from the recorder's thread; must not block."""
+
+
+class RecorderHandle(Protocol):
+    """The recorder as the supervisor sees it."""
+
+    epoch: int
+    """Raised at every start of the daemon."""
+
+    def start(self) -> None:
+        """Open and migrate the database, bind the sockets; raises HoustonError with the cause."""
+        ...
+
+    def runnable(self) -> list[str]:
+        """Rollouts in `queued` or `running` without a live worker, oldest first."""
+        ...
+
+    def assign(self, rollout: str) -> Assignment:
+        """Raise the lease, move to `running` if queued, and give the spec."""
+        ...
+
+    def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
+        """A worker process ended. With `failure`, the rollout fails with that reason.
+
+        Does nothing when the lease is old or the rollout has ended.
+        """
+        ...
+
+    def report(self, workers: int, engines: Mapping[str, str], error: str = "") -> None:
+        """What `Status` says about workers and engines from now on."""
+        ...
+
+    def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
+        """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
+        ...
+
+    def drain(self) -> None:
+        """Tell every worker to leave at the next safe point."""
+        ...
+
+    def stop(self) -> None:
+        """Answer what is queued, checkpoint, close the database, unbind. Idempotent."""
+        ...

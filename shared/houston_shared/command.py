@@ -1,0 +1,140 @@
+"""The command `houston`: finds the module of a command and runs it.
+
+It knows the table of commands and nothing of what they do. A module is imported only when its
+command runs, so that `houston guide` never pays for Textual or torch. Each module has
+`arguments(parser)` and `run(arguments, loaded) -> int`.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from houston_shared import out
+from houston_shared.config import load
+from houston_shared.errors import ExitCode, HoustonError
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its words, where it lives, one line of help."""
+
+    words: tuple[str, ...]
+    module: str
+    help: str
+
+
+def _commands(*rows: tuple[str, str, str]) -> tuple[Command, ...]:
+    return tuple(Command(tuple(words.split()), module, help) for words, module, help in rows)
+
+
+COMMANDS = _commands(
+    ("demo", "houston_daemon.commands.demo", "the whole thing on the embedded model"),
+    ("daemon start", "houston_daemon.commands.start", "start the daemon; returns when ready"),
+    ("daemon stop", "houston_daemon.commands.stop", "drain and stop the daemon"),
+    ("daemon restart", "houston_daemon.commands.restart", "stop and start; engines go on"),
+    ("daemon status", "houston_daemon.commands.status", "how the daemon stands"),
+    ("daemon logs", "houston_daemon.commands.logs", "show or follow its log"),
+    ("task new", "houston_daemon.commands.task_new", "write a task folder to start from"),
+    ("task validate", "houston_daemon.commands.task_validate", "check a task file"),
+    ("task list", "houston_console.headless.task_list", "tasks of this home"),
+    ("rollout start", "houston_daemon.commands.rollout_start", "start rollouts of a task"),
+    ("rollout list", "houston_console.headless.rollout_list", "all rollouts"),
+    ("rollout show", "houston_console.headless.rollout_show", "one rollout"),
+    ("rollout pause", "houston_console.headless.rollout_pause", "pause a rollout"),
+    ("rollout resume", "houston_console.headless.rollout_resume", "resume a paused rollout"),
+    ("rollout cancel", "houston_console.headless.rollout_cancel", "end a rollout for good"),
+    ("guide", "houston_console.headless.guide", "say something to an agent"),
+    ("guidance", "houston_console.headless.guidance", "what was said, and when it was heard"),
+    ("steps", "houston_console.headless.steps", "the steps of a rollout"),
+    ("context", "houston_console.headless.context", "what the model saw at a step"),
+    ("search", "houston_console.headless.search", "find text in all rollouts"),
+    ("tail", "houston_console.headless.tail", "follow steps as they come"),
+    ("console", "houston_console.app.command", "the annotators' screen"),
+    ("verify", "houston_daemon.commands.verify", "check every byte of the store"),
+    ("log", "houston_console.headless.log", "the journal; --audit for who did what"),
+    ("doctor", "houston_daemon.commands.doctor", "check this machine; fetch model and engine"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (DESIGN §9)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except HoustonError as problem:
+        out.error(problem)
+        return int(problem.code)
+    except BrokenPipeError:
+        # The reader (head, less) has gone; nothing is left to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.DONE)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    flags, rest = _global_flags(arguments)
+    if rest[:1] == ["--version"]:
+        from importlib.metadata import version
+
+        out.line(f"houston {version('houston-agents')}")
+        return int(ExitCode.DONE)
+    command = _find(rest)
+    if command is None:
+        return _overview(rest)
+    module: ModuleType = importlib.import_module(command.module)
+    parser = argparse.ArgumentParser("houston " + " ".join(command.words), description=command.help)
+    _add_flags(parser)
+    module.arguments(parser)
+    parsed = parser.parse_args(rest[len(command.words) :])
+    loaded = load(parsed.home or flags.home, parsed.config or flags.config)
+    return int(module.run(parsed, loaded))
+
+
+def _global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """`--home` and `--config` before the command; after it they belong to its parser."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_flags(parser)
+    first = next((i for i, word in enumerate(arguments) if _begins(arguments, i)), len(arguments))
+    known, rest = parser.parse_known_args(arguments[:first])
+    return known, rest + arguments[first:]
+
+
+def _begins(arguments: list[str], index: int) -> bool:
+    """Whether a command's words begin here (a flag's value before it does not count)."""
+    before = arguments[index - 1] if index else ""
+    known = any(arguments[index] == command.words[0] for command in COMMANDS)
+    return known and before not in ("--home", "--config")
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--home", metavar="DIR", help="data folder (or HOUSTON_HOME)")
+    parser.add_argument("--config", metavar="FILE", help="configuration (or HOUSTON_CONFIG)")
+
+
+def _find(words: list[str]) -> Command | None:
+    matching = [c for c in COMMANDS if tuple(words[: len(c.words)]) == c.words]
+    return max(matching, key=lambda c: len(c.words), default=None)
+
+
+def _overview(words: list[str]) -> int:
+    """Help for `houston` or for a group such as `houston rollout`."""
+    asked = not words or words[0] in ("-h", "--help", "help")
+    group = [] if asked or words[0].startswith("-") else words[:1]
+    shown = [c for c in COMMANDS if c.words[: len(group)] == tuple(group)]
+    if not asked and (not shown or words[1:2] not in ([], ["-h"], ["--help"])):
+        out.note(f"houston: there is no command `{' '.join(words)}`.\n  next: houston --help")
+        return int(ExitCode.USAGE)
+    out.line("usage: houston [--home DIR] [--config FILE] COMMAND …\n")
+    for command in shown:
+        out.line(f"  {' '.join(command.words):<16} {command.help}")
+    out.line("\nEvery command takes --help; every reading command takes --json.")
+    return int(ExitCode.DONE) if asked or words[1:] else int(ExitCode.USAGE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Configuration: `houston.toml`, then the environment, then flags; the later wins.
+
+Looked for in this order, the first found is used: `--config FILE`, `$HOUSTON_CONFIG`,
+`houston.toml` in the home, `houston.toml` in the current folder. A wrong key or value is an error
+that names the file (or variable), the key and what is allowed. Environment variables are
+`HOUSTON_HOME` for the home and `HOUSTON__SECTION__KEY` for everything else.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from houston_shared.errors import ConfigurationError
+from houston_shared.home import Home
+from houston_shared.toml_file import Settings, convert, read
+
+DEFAULT_HOME = "trajectories"
+_PREFIX = "HOUSTON__"
+
+
+class Daemon(Settings, frozen=True):
+    """The service."""
+
+    max_rollouts: Annotated[int, msgspec.Meta(ge=1)] = 64
+    """Rollouts with a worker at the same time; more wait in `queued`."""
+    group: str = ""
+    """Unix group whose members may attach (home 0750, sockets 0660); empty for the owner only."""
+    drain_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    """How long `stop` lets workers come to a safe point."""
+    log_mb: Annotated[int, msgspec.Meta(ge=1)] = 50
+    """A log file is rotated at this size."""
+    log_files: Annotated[int, msgspec.Meta(ge=1)] = 10
+    """Rotated logs that are kept."""
+
+
+class Engine(Settings, frozen=True):
+    """One engine. Which keys matter depends on `kind`."""
+
+    kind: Literal["embedded", "vllm", "token", "chat", "script"]
+    """`embedded`: our transformers server, a child process. `vllm`: `vllm serve` as a child.
+    `token`: a vLLM (or equal) that already runs at `url`. `chat`: any OpenAI-compatible endpoint
+    at `url`. `script`: plays the file `path`."""
+    url: str = ""
+    """Base address, e.g. `http://127.0.0.1:8000/v1`."""
+    port: int = 0
+    """Port of a child on the loopback address; 0 takes a free one."""
+    command: tuple[str, ...] = ()
+    """Command of a `vllm` child; empty for the one that `doctor --install-engine` made."""
+    model: str = ""
+    """Model name in requests, or the model folder of a child; empty for SmolLM2-135M-Instruct."""
+    tokenizer: str = ""
+    """tokenizer.json of the model; empty for the one in the model folder."""
+    dialect: str = "chatml-json"
+    window: int = 0
+    """Largest prompt + answer in tokens; 0 for what the model or server says."""
+    api_key_env: str = ""
+    """Environment variable that holds the key; the key itself is never stored."""
+    reasoning: bool = False
+    """Let the model write reasoning tokens."""
+    tool_calls: Literal["native", "text"] = "native"
+    """For `chat`: the endpoint's own tool calls, or text parsed by the dialect."""
+    path: str = ""
+    """For `script`: the JSON Lines file."""
+    environment: dict[str, str] = {}
+    """Extra environment of a child."""
+
+
+class Hosts(Settings, frozen=True):
+    """Machines with terminals."""
+
+    root: str = ""
+    """Where this machine keeps what rollouts own; empty for the user's state folder."""
+
+
+class Console(Settings, frozen=True):
+    """The console's defaults."""
+
+    theme: str = "textual-dark"
+    name: str = ""
+    """Name to speak under where annotators share a login; kept, and marked unverified."""
+
+
+class Configuration(Settings, frozen=True):
+    """All of `houston.toml`."""
+
+    home: str = ""
+    default_engine: str = "embedded"
+    daemon: Daemon = Daemon()
+    hosts: Hosts = Hosts()
+    console: Console = Console()
+    engines: dict[str, Engine] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The configuration in force and the home it is for."""
+
+    config: Configuration
+    home: Home
+    source: str
+    """The file it was read from, or `defaults`."""
+
+    def engine(self, name: str) -> Engine:
+        """The engine called `name`; raises ConfigurationError naming those there are."""
+        engines = {"embedded": Engine(kind="embedded"), **self.config.engines}
+        if name.startswith("script:"):
+            return Engine(kind="script", path=str(Path(name.removeprefix("script:")).absolute()))
+        if name not in engines:
+            raise ConfigurationError(
+                f"There is no engine {name!r} in {self.source}; "
+                f"known: {', '.join(sorted(engines))}, script:FILE."
+            )
+        return engines[name]
+
+    @property
+    def host_root(self) -> Path:
+        """Folder on this machine under which rollouts keep workspaces; outside the home."""
+        if self.config.hosts.root:
+            return Path(self.config.hosts.root).expanduser().absolute()
+        from platformdirs import user_state_path
+
+        return user_state_path("houston") / self.home.key
+
+
+def load(
+    home: str | None = None,
+    file: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Loaded:
+    """Read configuration. `home` and `file` are the flags; raises ConfigurationError."""
+    named = home or environment.get("HOUSTON_HOME")
+    path = _find(file or environment.get("HOUSTON_CONFIG"), named)
+    tables = read(path) if path else {}
+    source = str(path) if path else "defaults"
+    convert(tables, Configuration, source)  # so that the file is blamed for its own mistakes
+    merged = _merge(tables, environment)
+    config = convert(merged, Configuration, f"{source} with {_PREFIX}… variables")
+    base = path.parent if path else Path.cwd()
+    place = Path(named) if named else base / (config.home or DEFAULT_HOME)
+    return Loaded(config, Home(place.expanduser().absolute()), source)
+
+
+def _find(file: str | None, home: str | None) -> Path | None:
+    if file:
+        return Path(file).absolute()
+    candidates = [Path(home) / "houston.toml"] if home else []
+    candidates.append(Path("houston.toml"))
+    if not home:
+        candidates.append(Path(DEFAULT_HOME) / "houston.toml")
+    return next((path.absolute() for path in candidates if path.is_file()), None)
+
+
+def _merge(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """`tables` with every `HOUSTON__SECTION__KEY` variable laid over them."""
+    merged = dict(tables)
+    for variable, text in environment.items():
+        if not variable.startswith(_PREFIX):
+            continue
+        *sections, key = variable.removeprefix(_PREFIX).lower().split("__")
+        level = merged
+        for section in sections:
+            level[section] = dict(level.get(section, {}))
+            level = level[section]
+        level[key] = _value(text)
+    return merged
+
+
+def _value(text: str) -> Any:
+    """A variable's value as TOML would read it; plain text where it is not TOML."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,54 @@
+"""The one family of errors that reaches a person, and the exit codes of the command line.
+
+An error says its cause, its effect and the next command in one sentence each.
+It does not know how it is shown: the command line prints it, the console shows it.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a `houston` command returns to its shell (DESIGN §9)."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    DAEMON_NOT_RUNNING = 69
+    BUSY = 75
+    CONFIGURATION = 78
+
+
+class HoustonError(Exception):
+    """Something a person can act on.
+
+    cause: what is wrong, naming the thing (a path, a key, an id).
+    effect: what was not done because of it; empty when the cause says it.
+    next: what to do now, usually a command.
+    code: the exit code of the command that met it.
+    """
+
+    def __init__(
+        self, cause: str, effect: str = "", next: str = "", code: ExitCode = ExitCode.FAILED
+    ) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.effect = effect
+        self.next = next
+        self.code = code
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.cause, self.effect, self.next) if part)
+
+
+class ConfigurationError(HoustonError):
+    """A wrong key or value in a configuration or task file; names file, key and what is allowed."""
+
+    def __init__(self, cause: str, effect: str = "", next: str = "") -> None:
+        super().__init__(cause, effect, next, ExitCode.CONFIGURATION)
+
+
+class DaemonNotRunning(HoustonError):
+    """A command that needs the daemon found none."""
+
+    def __init__(self, cause: str, effect: str = "", next: str = "houston daemon start") -> None:
+        super().__init__(cause, effect, next, ExitCode.DAEMON_NOT_RUNNING)

@@ -1,0 +1,268 @@
+"""The nouns of Houston as frozen records: what is stored, sent and shown.
+
+Words are those of DESIGN §1. A record holds data only; rules about it live where they are enforced
+(the recorder for transitions, the loop for budgets). Bodies of journal events are these structs in
+msgpack: fields are only ever added, with a default, so that an older home stays readable.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+RolloutState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
+TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
+    "queued": frozenset({"running", "paused", "failed", "cancelled"}),
+    "running": frozenset({"paused", "finished", "failed", "cancelled"}),
+    "paused": frozenset({"queued", "running", "finished", "failed", "cancelled"}),
+    "finished": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+}
+ENDED: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
+
+GuidanceMode = Literal["next", "wake", "interrupt"]
+GuidanceState = Literal["queued", "delivered", "withdrawn"]
+SampleRole = Literal[
+    "policy", "summary", "judge", "planner", "executor", "verifier", "critic", "lookahead"
+]
+Drift = Literal["clean", "stripped", "realigned", "forked"]
+"""How prompt(t+1) relates to prompt(t) + sampled(t); `forked` also marks the first prompt."""
+LogprobKind = Literal["none", "policy", "after_grammar", "after_temperature"]
+"""What log-probabilities are of: the policy itself at temperature 1 without a grammar (`policy`),
+after the grammar's mask, or after temperature scaling."""
+Thoughts = Literal["keep", "strip"]
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Base of every stored record."""
+
+
+class Call(Record, frozen=True):
+    """One tool call of an action."""
+
+    id: str
+    """Unique within the rollout: `<step>.<index>`, or the engine's own id."""
+    name: str
+    arguments: dict[str, Any]
+    error: str = ""
+    """Why the call cannot be run (unparsable, unknown tool, wrong arguments); empty when it can."""
+
+
+class Message(Record, frozen=True):
+    """One message of a context, in the neutral form that dialects and chat engines render."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    """Text; for an assistant its thought."""
+    calls: tuple[Call, ...] = ()
+    """Calls of an assistant message."""
+    call_id: str = ""
+    """The call that a tool message answers."""
+
+
+class Head(Record, frozen=True):
+    """The unchanging start of every context of a rollout, stored as rendered."""
+
+    system: str
+    task: str
+    """The first user message."""
+    tools: tuple[dict[str, Any], ...]
+    """Tool schemas in OpenAI's form."""
+    rendered: str
+    """Head as template text; empty for engines without token ids."""
+    token_ids: tuple[int, ...] | None
+    dialect: str
+    tokenizer: str
+    """Path of the tokenizer file that decodes the ids; empty without ids."""
+
+
+class SampleBody(Record, frozen=True):
+    """The ledger's entry for one request to a model."""
+
+    role: SampleRole
+    parent_seq: int | None
+    """Journal sequence of the sample whose prompt + sampled ids this prompt extends."""
+    kept: int
+    """How many ids of parent prompt + parent sampled ids this prompt starts with."""
+    new_prompt_ids: tuple[int, ...] | None
+    """The prompt's ids after the kept prefix; None for engines without token ids."""
+    token_ids: tuple[int, ...] | None
+    """Sampled ids, stop token included."""
+    logprobs: tuple[float, ...] | None
+    logprob_kind: LogprobKind
+    finish_reason: str
+    policy: str
+    engine: str
+    parameters: dict[str, Any]
+    """Sampling parameters as sent: temperature, top_p, max_tokens, grammar (a hash), …"""
+    drift: Drift
+    thought: str
+    """Parsed thought; the whole sampled text when `malformed` is set or the role has no calls."""
+    calls: tuple[Call, ...] = ()
+    malformed: str = ""
+    """Why the text could not be parsed into an action; empty when it could."""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    seconds: float = 0.0
+
+
+class Intent(Record, frozen=True):
+    """A call that is about to run."""
+
+    call: Call
+    deadline: float = 0.0
+    """Unix time at which a sleep or wait would end by itself; 0 when there is none."""
+
+
+class Result(Record, frozen=True):
+    """What one call returned: a typed observation and the text it was rendered to."""
+
+    call: Call
+    kind: str
+    """Type of the observation, e.g. `command`, `file`, `eval`, `error`, `interrupted`."""
+    success: bool
+    text: str
+    """As the model sees it, escaped and cut, without guidance."""
+    fields: dict[str, Any] = {}
+    """The typed fields, without text that `text` already holds."""
+    seconds: float = 0.0
+    forged_tags: int = 0
+    """Look-alikes of the guidance tag that were neutralised in `text`."""
+
+
+class FileChange(Record, frozen=True):
+    """One file that a step changed, from the snapshots."""
+
+    path: str
+    kind: Literal["added", "changed", "removed"]
+    added: int
+    removed: int
+    diff: str = ""
+    """Unified diff, cut at 16 KB; empty for files without text."""
+    note: str = ""
+
+
+class TerminalSpan(Record, frozen=True):
+    """The bytes that one terminal printed during a step."""
+
+    host: str
+    terminal: str
+    start: int
+    end: int
+
+
+class ObservationBody(Record, frozen=True):
+    """What closes a step: everything of the observation that is not in its results."""
+
+    tail: str
+    """Clock and budgets, and notes of the loop (an interruption, no action); after the results."""
+    snapshot: str = ""
+    """Shadow commit after the step."""
+    files: tuple[FileChange, ...] = ()
+    more_files: int = 0
+    spans: tuple[TerminalSpan, ...] = ()
+    attention: tuple[str, ...] = ()
+    """Signals of this step: `error`, `null_action`, `forged_tag`, …"""
+    finished: bool = False
+    """Whether the step ended the rollout (`finish` accepted, or a budget is spent)."""
+
+
+class ForkBody(Record, frozen=True):
+    """The start of a new context by summarising (APOLLO, Algorithm 1 A, lines 4 to 9)."""
+
+    k: int
+    """Steps of the current context that the summary replaces."""
+    first_kept_step: int
+    """Number of the first step that stays as it is."""
+    summary: str
+    """S₁:ₖ as it is put into the context."""
+    guidance: tuple[str, ...] = ()
+    """Ids of guidance of the compressed part, kept verbatim."""
+    mechanical: bool = False
+    """Whether the summary was made without the model, after failed tries."""
+    sample_seq: int | None = None
+    """The summary's sample, None when mechanical."""
+
+
+class Guidance(Record, frozen=True):
+    """A message from a person to one rollout; the JSON of `guide --json` (DESIGN §9)."""
+
+    id: str
+    rollout: str
+    author: str
+    text: str
+    mode: GuidanceMode
+    state: GuidanceState
+    step: int | None
+    queued_at: str
+    delivered_at: str | None
+    revision: int = 1
+    verified: bool = True
+    """Whether the author is the kernel's word; False where a shared login claimed a name."""
+
+
+class Delivered(Record, frozen=True):
+    """Guidance as it was joined to an observation."""
+
+    id: str
+    author: str
+    text: str
+
+
+class StateChange(Record, frozen=True):
+    """A rollout moved from one state to another."""
+
+    state: RolloutState
+    by: str
+    """Who: `person:<name>`, `worker`, `supervisor`, `budget`."""
+    reason: str = ""
+
+
+class TaskRecord(Record, frozen=True):
+    """A task as it was when its rollouts were started."""
+
+    name: str
+    folder: str
+    """Folder of the task file, for workspace source and evaluator."""
+    definition: str
+    """The task file's text."""
+    instructions: str
+
+
+class RolloutSpec(Record, frozen=True):
+    """Everything a worker needs to know to run one rollout; fixed when it is started."""
+
+    rollout: str
+    task: TaskRecord
+    engine: str
+    """Engine name of the configuration, or `script:<path>`."""
+    engine_settings: dict[str, Any]
+    """The engine's part of the configuration, as it was when the rollout started."""
+    policy: str = ""
+    group: str = ""
+    parent: str = ""
+    parent_step: int | None = None
+    seed: int = 0
+    host_root: str = ""
+    """Where the host keeps what rollouts own."""
+    hidden: tuple[str, ...] = ()
+    """Folders that no sandbox may map: home, sockets, keys."""
+    thoughts: Thoughts = "keep"
+
+
+class StepRecord(Record, frozen=True):
+    """One step read back from the journal: what a resumed worker and every reader starts from."""
+
+    step: int
+    attempt: int
+    sample_seq: int
+    sample: SampleBody
+    intents: tuple[Intent, ...]
+    results: tuple[Result, ...]
+    observation: ObservationBody | None
+    """None while the step is open."""
+    guidance: tuple[Delivered, ...]
+    at: str
+    active_seconds: float
+    seq: int = 0
+    """Sequence of the step's last event."""

@@ -1,0 +1,170 @@
+"""The task file: what an agent is asked to do, in what, with which budgets (DESIGN §6).
+
+This module reads and checks `task.toml`. It starts nothing and copies nothing.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import TaskRecord, Thoughts
+from houston_shared.toml_file import Settings, convert, read
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Workspace(Settings, frozen=True):
+    """Where the agent works."""
+
+    source: str = ""
+    """Folder beside the task file, copied for every rollout; empty starts with nothing."""
+
+
+class Budget(Settings, frozen=True):
+    """What a rollout may use. Every limit is here; there is no hidden one."""
+
+    steps: Positive = 200
+    active_seconds: Seconds = 36_000.0
+    """Active time: without pauses, downtime and waiting for an evaluation slot."""
+    evaluations: Annotated[int, msgspec.Meta(ge=0)] = 3
+    """Submissions to the evaluator."""
+    context_tokens: Positive = 100_000
+    """A context longer than this is forked; less where the engine's window is smaller."""
+    answer_tokens: Positive = 1_024
+    """Most tokens of one sample."""
+    observation_tokens: Positive = 10_000
+    """An observation is cut here, and says so; less where the engine's window is smaller."""
+    command_seconds: Seconds = 10.0
+    """How long run_command waits before it leaves a command running and says so."""
+    sleep_seconds: Seconds = 3_600.0
+    """Longest single sleep."""
+    minimum_steps: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """`finish` is refused before this step."""
+
+
+class Evaluate(Settings, frozen=True):
+    """How the workspace is scored."""
+
+    command: str = ""
+    """Shell command in the task folder; prints one JSON object with `overall_score`, 0 to 100."""
+    seconds: Seconds = 60.0
+    """Time limit of one evaluation; as much active time is reserved for a last one."""
+    slots: Positive = 1
+    """Evaluations of this task that may run at once on a host."""
+
+
+class Sandbox(Settings, frozen=True):
+    """The sandbox and what else it maps. `sandbox = "none"` is short for the kind alone."""
+
+    kind: Literal["bubblewrap", "none"] = "bubblewrap"
+    network: bool = False
+    read: tuple[str, ...] = ()
+    """Absolute folders mapped read-only: models, conda, data."""
+    devices: tuple[str, ...] = ()
+    gpus: bool = False
+    """Map `/dev/nvidia*`."""
+
+
+class Sampling(Settings, frozen=True):
+    """How the policy samples."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    guided: bool = True
+    """Decode calls under their schema where the engine can."""
+    reasoning: bool = False
+    """Let the model write reasoning tokens before its answer."""
+    thoughts: Thoughts = "keep"
+
+
+class Task(Settings, frozen=True):
+    """A task file. `name`, and one of `instructions` and `instructions_file`, are required."""
+
+    name: Name
+    """Lower-case letters, digits and hyphens, at most 40."""
+    instructions: str = ""
+    instructions_file: str = ""
+    """Text file beside the task file, instead of `instructions`."""
+    environment: Literal["workstation"] = "workstation"
+    agent: Literal["react"] = "react"
+    sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
+    """A kind, or a table `[sandbox]` with `kind` and what else is mapped."""
+    tools: tuple[str, ...] = ()
+    """Names of the actions that the agent may use; empty for all of the environment."""
+    workspace: Workspace = Workspace()
+    budget: Budget = Budget()
+    evaluate: Evaluate = Evaluate()
+    sampling: Sampling = Sampling()
+    environment_variables: dict[str, str] = {}
+
+    @property
+    def mapped(self) -> Sandbox:
+        """The sandbox as a table, whichever way it was written."""
+        return Sandbox(kind=self.sandbox) if isinstance(self.sandbox, str) else self.sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTask:
+    """A checked task file with where it came from."""
+
+    task: Task
+    file: Path
+    text: str
+    """The file as it was read."""
+    instructions: str
+    """Instructions, from the file or beside it."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the task file, absolute."""
+        return self.file.parent
+
+    def record(self) -> TaskRecord:
+        """What is stored of the task when a rollout of it starts."""
+        return TaskRecord(
+            name=self.task.name,
+            folder=str(self.folder),
+            definition=self.text,
+            instructions=self.instructions,
+        )
+
+
+def load_task(path: Path) -> LoadedTask:
+    """Read and check a task file, or the `task.toml` in a folder.
+
+    Raises ConfigurationError naming the file, the key and what is allowed.
+    """
+    file = (path / "task.toml" if path.is_dir() else path).absolute()
+    task = convert(read(file), Task, str(file))
+    instructions = _instructions(task, file)
+    if task.workspace.source and not (file.parent / task.workspace.source).is_dir():
+        raise ConfigurationError(
+            f"{file}: `workspace.source` names {task.workspace.source!r}, "
+            f"which is no folder beside the task file."
+        )
+    return LoadedTask(task, file, file.read_text(encoding="utf-8"), instructions)
+
+
+def parse_task(record: TaskRecord) -> Task:
+    """The task as it was stored; raises ConfigurationError when this version cannot read it."""
+    import tomllib
+
+    return convert(tomllib.loads(record.definition), Task, f"stored task {record.name}")
+
+
+def _instructions(task: Task, file: Path) -> str:
+    if bool(task.instructions) == bool(task.instructions_file):
+        raise ConfigurationError(
+            f"{file} needs exactly one of the keys `instructions` and `instructions_file`."
+        )
+    if task.instructions:
+        return task.instructions
+    beside = file.parent / task.instructions_file
+    if not beside.is_file():
+        raise ConfigurationError(f"{file}: `instructions_file` names {beside}, which is no file.")
+    return beside.read_text(encoding="utf-8")

@@ -1,0 +1,378 @@
+"""Messages between processes: msgspec structs in msgpack, one tagged union a direction.
+
+Frames on `ingest` and `control` are `[request id (8 bytes), body]` from a DEALER; the answer
+carries the same request id. A push (not an answer) has request id zero. Nothing is pickled,
+nothing is evaluated, a frame is at most `FRAME_LIMIT` bytes. `Hello` states the protocol.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from houston_shared.records import (
+    Delivered,
+    ForkBody,
+    Guidance,
+    GuidanceMode,
+    Head,
+    Intent,
+    ObservationBody,
+    Result,
+    RolloutSpec,
+    RolloutState,
+    SampleBody,
+    StepRecord,
+)
+
+PROTOCOL = 1
+FRAME_LIMIT = 64 * 1024 * 1024
+"""Largest frame in bytes; longer bodies do not exist (terminal output stays on its host)."""
+PUSH = b"\0" * 8
+"""Request id of a message that answers nothing."""
+
+
+class Wire(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+    """Base of every message; the tag is the class name."""
+
+
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Guidance queued for a rollout: how much, and how urgent the most urgent is."""
+
+    count: int = 0
+    urgency: GuidanceMode | None = None
+
+
+class Control(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is wanted of a worker, as state: repeated in every ack and heartbeat."""
+
+    waiting: Waiting = Waiting()
+    pause: bool = False
+    cancel: bool = False
+    drain: bool = False
+    """The daemon is stopping: leave at the next safe point; running calls are found again."""
+
+
+# --- ingest: worker → recorder -----------------------------------------------------------------
+
+
+class FromWorker(Wire, frozen=True, kw_only=True):
+    """Base of what a worker says. Older leases are refused."""
+
+    rollout: str
+    lease: int
+    active_us: int = 0
+    """Active time of the rollout so far, microseconds (monotonic; without pauses and downtime)."""
+
+
+class Hello(FromWorker, frozen=True, kw_only=True):
+    """A worker begins; answered with `Welcome`."""
+
+    pid: int
+    protocol: int = PROTOCOL
+
+
+class ReadSteps(FromWorker, frozen=True, kw_only=True):
+    """Ask for steps of the current context from number `step` on; answered with `Steps`."""
+
+    step: int
+
+
+class StoreHead(FromWorker, frozen=True, kw_only=True):
+    """The head as rendered, once in a rollout's life."""
+
+    head: Head
+
+
+class StoreSample(FromWorker, frozen=True, kw_only=True):
+    """One request to a model and what it sampled."""
+
+    step: int
+    attempt: int
+    part: str = "sample"
+    """`sample` for the policy's, `summary.<n>` for the n-th try at a summary before this step."""
+    sample: SampleBody
+
+
+class StoreIntent(FromWorker, frozen=True, kw_only=True):
+    """A call is about to run; the ack's `act` says whether it may."""
+
+    step: int
+    attempt: int
+    index: int
+    intent: Intent
+
+
+class StoreResult(FromWorker, frozen=True, kw_only=True):
+    """What a call returned."""
+
+    step: int
+    attempt: int
+    index: int
+    result: Result
+
+
+class StoreObservation(FromWorker, frozen=True, kw_only=True):
+    """Closes a step; the ack carries the guidance that was joined to it."""
+
+    step: int
+    attempt: int
+    observation: ObservationBody
+
+
+class StoreFork(FromWorker, frozen=True, kw_only=True):
+    """A new context begins before step `step`."""
+
+    step: int
+    fork: ForkBody
+
+
+class Moved(FromWorker, frozen=True, kw_only=True):
+    """The rollout ends, or waits for its engine."""
+
+    state: RolloutState
+    reason: str = ""
+
+
+class Heartbeat(FromWorker, frozen=True, kw_only=True):
+    """Sent every second, whatever tools do."""
+
+    activity: str = ""
+    """What it does now, a few words: `sampling`, `run_command`, `sleep`, …"""
+
+
+IngestRequest = (
+    Hello
+    | ReadSteps
+    | StoreHead
+    | StoreSample
+    | StoreIntent
+    | StoreResult
+    | StoreObservation
+    | StoreFork
+    | Moved
+    | Heartbeat
+)
+
+
+# --- ingest: recorder → worker -----------------------------------------------------------------
+
+
+class Welcome(Wire, frozen=True, kw_only=True):
+    """Everything a worker starts from."""
+
+    spec: RolloutSpec
+    head: Head | None
+    """None before the first prompt."""
+    fork: ForkBody | None
+    """The fork that the current context starts with; None before the first."""
+    fork_guidance: tuple[Delivered, ...] = ()
+    """Guidance of everything the fork compressed, in order, to be kept verbatim."""
+    forks: int = 0
+    """Forks so far."""
+    next_step: int
+    """The step that is open or comes next; `Steps` holds what the journal has of it."""
+    first_step: int
+    """First step of the current context."""
+    active_us: int
+    evaluations: int
+    """Submissions used so far."""
+    best_score: float | None
+    last_score: float | None
+    epoch: int
+    control: Control
+
+
+class Steps(Wire, frozen=True, kw_only=True):
+    """A page of steps, oldest first; `more` says to ask again from the last number + 1."""
+
+    steps: tuple[StepRecord, ...]
+    more: bool
+
+
+class Ack(Wire, frozen=True, kw_only=True):
+    """It is on disk."""
+
+    seq: int
+    control: Control
+    act: bool = True
+    """For an intent: whether to run the call. False when a wake or interrupt came first."""
+    guidance: tuple[Delivered, ...] = ()
+    """For an observation: what was joined to it, in order."""
+    duplicate: bool = False
+    """Whether the same bytes were stored before; the answer is what was stored then."""
+
+
+class ControlPush(Wire, frozen=True, kw_only=True):
+    """The same control state as in acks, sooner."""
+
+    control: Control
+
+
+class Refused(Wire, frozen=True, kw_only=True):
+    """Not stored. `STALE_LEASE` and `ENDED`: the worker ends. `SEQ_CONFLICT`: a bug, it fails."""
+
+    code: Literal[
+        "STALE_LEASE", "SEQ_CONFLICT", "ENDED", "PROTOCOL", "UNKNOWN", "INVALID", "DISK_FULL"
+    ]
+    reason: str
+
+
+IngestReply = Welcome | Steps | Ack | ControlPush | Refused
+
+
+# --- control: people → recorder ----------------------------------------------------------------
+
+
+class FromPerson(Wire, frozen=True, kw_only=True):
+    """Base of what a person's command or console says. Who they are is the kernel's word."""
+
+    claimed: str = ""
+    """Name claimed where annotators share a login; kept, and marked unverified."""
+
+
+class StartRollouts(FromPerson, frozen=True, kw_only=True):
+    """Queue `specs` (their `rollout` ids are empty; the recorder gives them)."""
+
+    request: str
+    """Idempotency key."""
+    specs: tuple[RolloutSpec, ...]
+
+
+class Guide(FromPerson, frozen=True, kw_only=True):
+    """Queue guidance."""
+
+    id: str
+    """Made by the sender, so that sending again after a lost answer does not double it."""
+    rollout: str
+    text: str
+    mode: GuidanceMode = "next"
+
+
+class EditGuidance(FromPerson, frozen=True, kw_only=True):
+    """Change queued guidance; refused when `revision` is not the newest or it was delivered."""
+
+    id: str
+    revision: int
+    text: str
+
+
+class Withdraw(FromPerson, frozen=True, kw_only=True):
+    """Take queued guidance back; refused when it was delivered."""
+
+    id: str
+
+
+class Steer(FromPerson, frozen=True, kw_only=True):
+    """Pause, resume or cancel a rollout."""
+
+    rollout: str
+    action: Literal["pause", "resume", "cancel"]
+    reason: str = ""
+
+
+class Bookmark(FromPerson, frozen=True, kw_only=True):
+    """Mark a step for everybody, with a note; an empty rollout step clears nothing."""
+
+    rollout: str
+    step: int
+    note: str = ""
+    remove: bool = False
+
+
+class Present(FromPerson, frozen=True, kw_only=True):
+    """A console looks at a rollout (or at none)."""
+
+    rollout: str = ""
+    step: int = 0
+
+
+class AskStatus(FromPerson, frozen=True, kw_only=True):
+    """Answered with `Status`."""
+
+
+class StopDaemon(FromPerson, frozen=True, kw_only=True):
+    """Drain and end; `keep_engine` for a restart."""
+
+    keep_engine: bool = False
+
+
+ControlRequest = (
+    StartRollouts
+    | Guide
+    | EditGuidance
+    | Withdraw
+    | Steer
+    | Bookmark
+    | Present
+    | AskStatus
+    | StopDaemon
+)
+
+
+# --- control: recorder → people ----------------------------------------------------------------
+
+
+class Done(Wire, frozen=True, kw_only=True):
+    """It is on disk."""
+
+    seq: int = 0
+    rollouts: tuple[str, ...] = ()
+    guidance: Guidance | None = None
+
+
+class Denied(Wire, frozen=True, kw_only=True):
+    """Not done: cause, effect and next command as for any error; `code` is the exit code."""
+
+    cause: str
+    effect: str = ""
+    next: str = ""
+    code: int = 1
+
+
+class Status(Wire, frozen=True, kw_only=True):
+    """How the daemon stands: the JSON of `daemon status --json`."""
+
+    pid: int
+    state: Literal["starting", "running", "draining"]
+    uptime: float
+    """Seconds."""
+    epoch: int
+    version: str
+    home: str
+    rollouts: dict[str, int]
+    """Rollouts by state."""
+    workers: int = 0
+    queue: int = 0
+    """Messages waiting for the writer."""
+    commit_p99_ms: float = 0.0
+    wal_mb: float = 0.0
+    disk_free_mb: float = 0.0
+    consoles: int = 0
+    engines: dict[str, str] = {}
+    """Engine name → `ready`, `starting`, `down: <reason>`."""
+    last_error: str = ""
+    search_lag: int = 0
+    """Events that search.db has not seen yet."""
+
+
+ControlReply = Done | Denied | Status
+
+
+# --- live: recorder → everybody ----------------------------------------------------------------
+
+
+class Notice(msgspec.Struct, frozen=True, array_like=True):
+    """Something was committed; who misses one catches up from the database by `seq`."""
+
+    epoch: int
+    seq: int
+    rollout: str
+    kind: str
+
+
+ingest_request = msgspec.msgpack.Decoder(IngestRequest)
+ingest_reply = msgspec.msgpack.Decoder(IngestReply)
+control_request = msgspec.msgpack.Decoder(ControlRequest)
+control_reply = msgspec.msgpack.Decoder(ControlReply)
+notice = msgspec.msgpack.Decoder(Notice)
+encode = msgspec.msgpack.Encoder().encode
