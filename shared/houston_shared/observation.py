@@ -1,0 +1,31 @@
+"""One observation as text: results, then clock and budgets, then guidance; the newest comes last.
+
+The single place that joins them, so that the model, `houston steps` and the console read the same
+bytes. Dialects with a message per call take the parts from `labelled` and `closing`.
+"""
+
+from collections.abc import Sequence
+
+from houston_shared import real_user
+from houston_shared.records import Delivered, Result
+
+
+def labelled(results: Sequence[Result]) -> list[str]:
+    """Each result's text; where there are several, each says which call it answers."""
+    if len(results) < 2:
+        return [result.text for result in results]
+    return [
+        f"[call {number} of {len(results)}: {result.call.name}]\n{result.text}"
+        for number, result in enumerate(results, 1)
+    ]
+
+
+def closing(tail: str, guidance: Sequence[Delivered]) -> str:
+    """What ends the observation: clock and budgets, and the guidance joined to this step."""
+    return tail + real_user.render(guidance)
+
+
+def text(results: Sequence[Result], tail: str, guidance: Sequence[Delivered]) -> str:
+    """The whole observation as the model sees it (DESIGN §9, `steps --json`)."""
+    parts = [*labelled(results), closing(tail, guidance)]
+    return "\n".join(part for part in parts if part)
