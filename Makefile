@@ -1,0 +1,82 @@
+# make demo and make test do all of their own set-up; nothing has to be installed by hand.
+#   make demo    a daemon, two rollouts on a real model, the console
+#   make test    linters, types, layering, every test with real processes, model and vLLM
+#   make bench   figures as JSON in bench/results/
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint types layers unit system engine pictures clean
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= python3
+# Debian package and the command it brings.
+SYSTEM := tmux:tmux git:git bubblewrap:bwrap
+
+help:
+	@sed -n '2,4p' $(MAKEFILE_LIST) | sed 's/^# *//'
+
+# --- set-up ------------------------------------------------------------------------------------
+
+system:
+	@missing=""; \
+	for pair in $(SYSTEM); do \
+	  command -v $${pair#*:} >/dev/null 2>&1 || missing="$$missing $${pair%%:*}"; \
+	done; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3-venv"; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing$$missing"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+	elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then \
+	  sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+	else \
+	  echo "Houston needs the system packages$$missing, and this user may not install them: ask an administrator for them, then run make again." >&2; \
+	  exit 1; \
+	fi
+
+# Torch first and alone: where there is no GPU its CPU build is taken, not gigabytes of CUDA.
+$(BIN)/.base: pyproject.toml | system
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Houston needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Houston into $(VENV) (about two minutes the first time)"
+	@$(BIN)/pip install -q --upgrade pip
+	@if command -v nvidia-smi >/dev/null 2>&1; then $(BIN)/pip install -q torch; \
+	  else $(BIN)/pip install -q torch==2.13.0; fi
+	@$(BIN)/pip install -q -e '.[local]'
+	@touch $@
+
+$(BIN)/.dev: $(BIN)/.base
+	@$(BIN)/pip install -q -e '.[local,dev]'
+	@touch $@
+
+engine: $(BIN)/.base
+	@$(BIN)/houston doctor --fetch-model --install-engine
+
+# --- what people run ---------------------------------------------------------------------------
+
+demo: $(BIN)/.base
+	@$(BIN)/houston demo $(ARGS)
+
+test: $(BIN)/.dev lint types layers engine unit
+
+lint: $(BIN)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(BIN)/.dev
+	$(BIN)/mypy
+
+layers: $(BIN)/.dev
+	$(BIN)/lint-imports
+
+unit: $(BIN)/.dev
+	$(BIN)/pytest $(ARGS)
+
+bench: $(BIN)/.dev
+	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+
+pictures: $(BIN)/.dev
+	$(BIN)/python -m tests.console.look
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
