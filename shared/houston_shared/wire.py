@@ -157,6 +157,15 @@ IngestRequest = (
 # --- ingest: recorder → worker -----------------------------------------------------------------
 
 
+class SummaryTry(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored try at a summary before the open step."""
+
+    seq: int
+    part: str
+    """`summary.<n>`."""
+    sample: SampleBody
+
+
 class Welcome(Wire, frozen=True, kw_only=True):
     """Everything a worker starts from."""
 
@@ -169,6 +178,8 @@ class Welcome(Wire, frozen=True, kw_only=True):
     """Guidance of everything the fork compressed, in order, to be kept verbatim."""
     forks: int = 0
     """Forks so far."""
+    summaries: tuple[SummaryTry, ...] = ()
+    """Tries at a summary stored under step `next_step`, in order; a fork may still be owed."""
     next_step: int
     """The step that is open or comes next; `Steps` holds what the journal has of it."""
     first_step: int

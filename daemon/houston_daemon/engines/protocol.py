@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.records import Call, LogprobKind, Message
+from houston_shared.records import Call, LogprobKind, Message, SampleRole
 
 FinishReason = Literal["stop", "length", "interrupted"]
 
@@ -40,6 +40,11 @@ class SampleRequest:
     """Whether the model may write reasoning tokens before its answer."""
     cache_salt: str = ""
     """Separates prefix caches, one per policy version; empty for none."""
+    role: SampleRole = "policy"
+    """What the sample is for; the script engine answers a `summary` by itself."""
+    step: int = 0
+    """Number of the step that the sample decides, from 1: the line that the script engine plays,
+    so that a resumed rollout goes on at the right one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol
 
 from houston_shared.records import Call, FileChange, Intent, Result, TerminalSpan
 
-StopReason = Literal["", "wake", "interrupt"]
+StopReason = Literal["", "wake", "interrupt", "budget"]
+"""`wake` ends sleeps and waits; `interrupt` and `budget` (active time is spent) end any waiting."""
 
 
 @dataclass(frozen=True, slots=True)
