@@ -91,7 +91,9 @@ def _run(arguments: list[str]) -> int:
     _add_flags(parser)
     module.arguments(parser)
     parsed = parser.parse_args(rest[len(command.words) :])
-    loaded = load(parsed.home or flags.home, parsed.config or flags.config)
+    home = parsed.home or flags.home
+    parsed.home_given = bool(home or os.environ.get("HOUSTON_HOME"))
+    loaded = load(home, parsed.config or flags.config)
     return int(module.run(parsed, loaded))
 
 

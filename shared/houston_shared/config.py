@@ -20,6 +20,8 @@ from houston_shared.home import Home
 from houston_shared.toml_file import Settings, convert, read
 
 DEFAULT_HOME = "trajectories"
+FILE_ENGINES: tuple[Literal["script", "recorded"], ...] = ("script", "recorded")
+"""Engines named with their file: `script:FILE`."""
 _PREFIX = "HOUSTON__"
 
 
@@ -41,10 +43,10 @@ class Daemon(Settings, frozen=True):
 class Engine(Settings, frozen=True):
     """One engine. Which keys matter depends on `kind`."""
 
-    kind: Literal["embedded", "vllm", "token", "chat", "script"]
+    kind: Literal["embedded", "vllm", "token", "chat", "script", "recorded"]
     """`embedded`: our transformers server, a child process. `vllm`: `vllm serve` as a child.
     `token`: a vLLM (or equal) that already runs at `url`. `chat`: any OpenAI-compatible endpoint
-    at `url`. `script`: plays the file `path`."""
+    at `url`. `script`: plays the actions in the file `path`. `recorded`: plays back a recording."""
     url: str = ""
     """Base address, e.g. `http://127.0.0.1:8000/v1`."""
     port: int = 0
@@ -65,7 +67,7 @@ class Engine(Settings, frozen=True):
     tool_calls: Literal["native", "text"] = "native"
     """For `chat`: the endpoint's own tool calls, or text parsed by the dialect."""
     path: str = ""
-    """For `script`: the JSON Lines file."""
+    """For `script` and `recorded`: the JSON Lines file."""
     environment: dict[str, str] = {}
     """Extra environment of a child."""
 
@@ -108,12 +110,13 @@ class Loaded:
     def engine(self, name: str) -> Engine:
         """The engine called `name`; raises ConfigurationError naming those there are."""
         engines = {"embedded": Engine(kind="embedded"), **self.config.engines}
-        if name.startswith("script:"):
-            return Engine(kind="script", path=str(Path(name.removeprefix("script:")).absolute()))
+        for kind in FILE_ENGINES:
+            if name.startswith(f"{kind}:"):
+                return Engine(kind=kind, path=str(Path(name.removeprefix(f"{kind}:")).absolute()))
         if name not in engines:
             raise ConfigurationError(
                 f"There is no engine {name!r} in {self.source}; "
-                f"known: {', '.join(sorted(engines))}, script:FILE."
+                f"known: {', '.join(sorted(engines))}, script:FILE, recorded:FILE."
             )
         return engines[name]
 

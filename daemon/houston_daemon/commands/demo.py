@@ -1,0 +1,45 @@
+"""`houston demo`: model, daemon, two rollouts, a recorded sample, console: one command."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from houston_daemon.demo.tour import Tour
+from houston_daemon.engines.model import fetch_model
+from houston_shared import out
+from houston_shared.config import Loaded
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`--headless`; the home is a new temporary one unless `--home` or HOUSTON_HOME names one."""
+    parser.add_argument(
+        "--headless",
+        action="store_true",
+        help="no screen: say one thing to the model, wait until it is heard, stop, tell",
+    )
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Run the demo; its home stays, so that one can look at it afterwards."""
+    fetch_model(out.note)
+    home, environment = _place(arguments, loaded)
+    out.line(f"home: {home}")
+    tour = Tour(home, environment)
+    try:
+        if arguments.headless:
+            tour.headless()
+        else:
+            tour.start()
+            tour.console()
+    finally:
+        tour.stop()
+    out.line(f"Everything is still there:\n  houston --home {home} rollout list")
+    return 0
+
+
+def _place(arguments: argparse.Namespace, loaded: Loaded) -> tuple[Path, dict[str, str]]:
+    """The home, and for a temporary one also a host root beside it."""
+    if arguments.home_given:
+        return loaded.home.path, {}
+    folder = Path(tempfile.mkdtemp(prefix="houston-demo-"))
+    return folder / "home", {"HOUSTON__HOSTS__ROOT": str(folder / "host")}

@@ -1,0 +1,104 @@
+"""A rollout as a file: the messages its worker sent and the guidance people gave, as JSON Lines.
+
+`python -m houston_daemon.demo.recording HOME ROLLOUT > FILE` writes one; `playback` plays it into
+another home, where it becomes a rollout like any other. Times are those of the playback.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_shared import wire
+from houston_shared.home import Home
+from houston_shared.out import json_line
+from houston_shared.records import ForkBody, Head, Intent, ObservationBody, Result, SampleBody
+from houston_shared.store import journal
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import guidance
+from houston_shared.store.reader import Reader
+
+Line = (
+    wire.StoreHead
+    | wire.StoreSample
+    | wire.StoreIntent
+    | wire.StoreResult
+    | wire.StoreObservation
+    | wire.StoreFork
+    | wire.Guide
+)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """One line of a recording."""
+
+    seq: int
+    """The journal sequence that the message had where it was recorded; 0 for guidance."""
+    message: Line
+
+
+decode = msgspec.json.Decoder(Recorded).decode
+
+_BODIES = {
+    "head": Head,
+    "sample": SampleBody,
+    "intent": Intent,
+    "result": Result,
+    "observation": ObservationBody,
+    "fork": ForkBody,
+}
+
+
+def recorded(rollout: str) -> Plan[list[Recorded]]:
+    """Everything that made the rollout what it is, in the order it was stored.
+
+    Guidance stands before the observation that it was joined to.
+    """
+    events = yield from journal.events("rollout = ? AND part IS NOT NULL ORDER BY seq", (rollout,))
+    spoken = yield from guidance.of_rollout(rollout)
+    lines: list[Recorded] = []
+    for event in events:
+        raw = yield from journal.body(event)
+        if raw is None:
+            raise SystemExit(f"event {event.seq} was erased: this rollout cannot be recorded")
+        if event.kind == "observation":
+            lines += [
+                Recorded(0, wire.Guide(id="", rollout="", text=said.text, claimed=said.author))
+                for said in spoken
+                if said.step == event.step
+            ]
+        lines.append(Recorded(event.seq, _message(event, raw)))
+    return lines
+
+
+def _message(event: journal.Event, raw: bytes) -> Line:
+    body = msgspec.msgpack.decode(raw, type=_BODIES[event.kind])
+    place: dict[str, Any] = {"rollout": "", "lease": 0}
+    at: dict[str, Any] = {**place, "step": event.step, "attempt": event.attempt}
+    index = int((event.part or "").rpartition(".")[2]) if "." in (event.part or "") else 0
+    match body:
+        case Head():
+            return wire.StoreHead(**place, head=body)
+        case SampleBody():
+            return wire.StoreSample(**at, part=event.part or "sample", sample=body)
+        case Intent():
+            return wire.StoreIntent(**at, index=index, intent=body)
+        case Result():
+            return wire.StoreResult(**at, index=index, result=body)
+        case ObservationBody():
+            return wire.StoreObservation(**at, observation=body)
+        case _:
+            return wire.StoreFork(**place, step=event.step, fork=body)
+
+
+def main(arguments: list[str]) -> None:
+    """Write the recording of one rollout to standard output."""
+    home, rollout = arguments
+    with Reader(Home(Path(home).absolute())) as reader:
+        for line in reader.run(recorded(rollout)):
+            json_line(line)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

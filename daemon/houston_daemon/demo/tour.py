@@ -1,0 +1,127 @@
+"""The demo: the commands that a newcomer would type, typed for them, with what they answer.
+
+Everything goes through `houston` in processes of its own, so that what is shown is what works.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from houston_daemon import demo
+from houston_shared import out
+from houston_shared.errors import HoustonError
+
+GUIDANCE = "Read README.md before you do anything else."
+STEP_SECONDS = 300
+"""Longest wait for one step of the embedded model on a slow machine."""
+
+
+class Tour:
+    """One run of the demo on one home."""
+
+    def __init__(self, home: Path, environment: dict[str, str] | None = None) -> None:
+        self.home = home
+        self._environment = {**os.environ, **(environment or {}), "HOUSTON_HOME": str(home)}
+
+    def start(self) -> list[str]:
+        """Start the daemon, two rollouts and the recorded sample; the rollouts' ids in order."""
+        self._say("daemon", "start")
+        engines = ("embedded", f"script:{demo.SOLUTION}", f"recorded:{demo.SAMPLE}")
+        return [self._rollout(engine) for engine in engines]
+
+    def console(self) -> None:
+        """Open the console on this terminal, until the person leaves it."""
+        subprocess.run(self._command("console"), env=self._environment, check=True)
+
+    def headless(self) -> None:
+        """The same without a screen: one guidance from another process, heard by the model."""
+        model, script, sample = self.start()
+        self._until(lambda: self._steps(model), "the model's first step")
+        said = self._json("guide", model, GUIDANCE)[0]
+        out.line(f"  said to {model}: {said['text']!r} ({said['state']})")
+        heard = self._until(lambda: self._heard(model), "the agent to hear it")
+        step = self._steps(model)[heard - 1]
+        out.line(f"  heard at step {heard}; the observation ends with:")
+        out.line(f"    {step['observation'].rpartition(chr(10))[2]}")
+        after = self._until(lambda: self._steps(model)[heard:], "what the agent does next")[0]
+        calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in after["calls"])
+        out.line(f"  step {after['step']} then called {calls or 'nothing'}")
+        self._until(lambda: self._show(script)["state"] == "finished", "the script to finish")
+        for rollout in (model, script, sample):
+            record = self._show(rollout)
+            out.line(
+                f"  {rollout}: {record['state']}, {record['steps']} steps,"
+                f" best score {record['best_score']}"
+            )
+        self._check(model, heard)
+
+    def stop(self) -> None:
+        """Stop the daemon."""
+        self._say("daemon", "stop")
+
+    def _check(self, rollout: str, heard: int) -> None:
+        """The guidance stands in exactly one observation, once."""
+        counts = {s["step"]: s["observation"].count(GUIDANCE) for s in self._steps(rollout)}
+        wrong = {step: n for step, n in counts.items() if n != (step == heard)}
+        if wrong:
+            raise HoustonError(f"The guidance shows where it should not: {wrong}.")
+
+    def _rollout(self, engine: str) -> str:
+        words = ["rollout", "start", str(demo.TASK), "--engine", engine]
+        (row,) = self._json(*words)
+        out.line(f"$ houston {' '.join(words)}\n  {row['rollout']} is {row['state']}")
+        return str(row["rollout"])
+
+    def _steps(self, rollout: str) -> list[Any]:
+        return self._json("steps", rollout)
+
+    def _show(self, rollout: str) -> Any:
+        return self._json("rollout", "show", rollout)[0]
+
+    def _heard(self, rollout: str) -> int:
+        said = self._json("guidance", rollout)[0]
+        return int(said["step"] or 0)
+
+    def _say(self, *words: str) -> None:
+        out.line(f"$ houston {' '.join(words)}")
+        for line in self._run(words).splitlines():
+            out.line(f"  {line}")
+
+    def _json(self, *words: str) -> list[Any]:
+        return [json.loads(line) for line in self._run([*words, "--json"]).splitlines()]
+
+    def _run(self, words: Sequence[str]) -> str:
+        done = subprocess.run(
+            self._command(*words),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise HoustonError(
+                f"houston {' '.join(words)} failed: {done.stderr.strip()}",
+                "The demo stopped there.",
+                f"houston --home {self.home} daemon logs",
+            )
+        return done.stdout
+
+    def _command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "houston_shared.command", *words]
+
+    def _until(self, what: Callable[[], Any], waiting_for: str) -> Any:
+        end = time.monotonic() + STEP_SECONDS
+        while time.monotonic() < end:
+            if value := what():
+                return value
+            time.sleep(0.3)
+        raise HoustonError(
+            f"Waited {STEP_SECONDS} s in vain for {waiting_for}.",
+            "The demo stopped there.",
+            f"houston --home {self.home} daemon logs",
+        )
