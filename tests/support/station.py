@@ -93,7 +93,7 @@ class Station:
         )
 
     def task(self, name: str = "probe", **options: Any) -> Path:
-        """Write a task folder; options: budget and sampling (TOML lines), files, sandbox, evaluate."""
+        """Write a task folder; options: budget, sampling (TOML lines), files, sandbox, evaluate."""
         folder = self.folder / "tasks" / name
         (folder / "workspace").mkdir(parents=True, exist_ok=True)
         for path, content in options.get("files", {"README.md": "Hello.\n"}).items():

@@ -1,4 +1,4 @@
-"""Bad input: one sentence with cause, effect and next command, the right exit code, nothing lost."""
+"""Bad input: one sentence with cause, effect, next command; the right exit code; nothing lost."""
 
 import os
 import socket
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.support.station import Station
 
 ONE_STEP = [{"thought": "look", "calls": [{"name": "list_files", "arguments": {"path": "."}}]}]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from tests.support.station import Station, alive
 
 STEPS: list[dict[str, Any]] = [

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tests.support.ledger import Ledger
 from tests.support.station import Station
 
