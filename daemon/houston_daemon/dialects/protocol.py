@@ -46,31 +46,46 @@ class Dialect(Protocol):
 
     name: str
     stop_tokens: tuple[str, ...]
-    """Special tokens that end an assistant turn."""
+    """Special tokens that end an assistant turn; the first one closes a turn that has none."""
+    form: str
+    """One line that shows a model the form of an answer, for an answer that could not be read."""
 
-    def head(self, system: str, tools: Sequence[ToolSpec], task: str) -> list[Piece]:
-        """System prompt, tools and task, up to and including the opening of the first answer."""
-        ...
+    def head(
+        self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
+    ) -> list[Piece]:
+        """System prompt, tools and task, up to and including the opening of the first answer.
 
-    def observation(self, results: Sequence[ToolText], tail: str) -> list[Piece]:
-        """Everything between a sampled stop token and the next answer's opening.
-
-        tail: clock, budgets and the rendered guidance; comes last within the newest message.
+        short: tools as one line each instead of their JSON schemas.
         """
         ...
 
-    def summary_request(self, text: str) -> list[Piece]:
-        """A user message that asks for a summary, instead of an observation's tail."""
+    def observation(
+        self, results: Sequence[ToolText], tail: str, stop: str | None = None
+    ) -> list[Piece]:
+        """Everything between what was sampled and the content of the next answer.
+
+        tail: clock, budgets and the rendered guidance; comes last within the newest message.
+        stop: the stop token that was sampled; empty when the answer was cut and its turn is still
+        open; None when the answer ended as the family's template ends it.
+        """
         ...
 
     def assistant(self, thought: str, calls: Sequence[Call]) -> list[Piece]:
-        """An answer rendered (after a fork, for steps whose ids were not kept; for exports)."""
+        """An answer rendered with its closing token, where the sampled ids are not used: a
+        stripped thought, a summary, an export. Follows an opening, precedes `observation`."""
         ...
 
     def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> Action:
-        """The action in a sampled text; every call's arguments are checked against its tool."""
+        """The action in a sampled text (without its stop token).
+
+        Call ids are `<step>.<index>`. An unknown tool or wrong argument names set the call's
+        `error`; a text without a readable call is `malformed`. Never raises.
+        """
         ...
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Mapping[str, Any] | None:
-        """JSON schema of a whole answer with bounded strings and integers; None: unguided only."""
+    def grammar(
+        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
+    ) -> Mapping[str, Any] | None:
+        """JSON schema of a whole answer, with strings, integers and the number of calls bounded
+        so that a usual answer fits into `answer_tokens`; None: unguided only."""
         ...

@@ -1,0 +1,1 @@
+"""How model families write: one module each, chosen in `choose`."""
