@@ -1,0 +1,122 @@
+"""The asynchronous reader: the same plans over aiosqlite, for the console.
+
+Statements and blobs are read in threads; the caller's event loop only maps rows to records. Plans
+of one reader run one after the other, each in one short read transaction.
+"""
+
+import asyncio
+import sqlite3
+from types import TracebackType
+from typing import Any, TypeVar
+
+import aiosqlite
+
+from houston_shared.home import Home
+from houston_shared.store import blobs, opening
+from houston_shared.store.plan import Ask, Fetch, Plan
+from houston_shared.store.reader import failure, stale
+
+T = TypeVar("T")
+
+
+class AsyncReader:
+    """Reads one home from one event loop. Use `async with`, or `open` and `close`."""
+
+    def __init__(self, home: Home) -> None:
+        """home: where the database is; opened by the first `run`, or by `open`."""
+        self.home = home
+        self._opened: opening.Opened | None = None
+        self._journal: aiosqlite.Connection | None = None
+        self._turn = asyncio.Lock()
+        self._openings = 0
+
+    async def open(self) -> "AsyncReader":
+        """Open now; raises HoustonError when there is no database or it cannot be read."""
+        async with self._turn:
+            await self._connection()
+        return self
+
+    async def run(self, plan: Plan[T]) -> T:
+        """What the plan returns; raises HoustonError for what the plan or the file cannot give."""
+        async with self._turn:
+            connection = await self._connection()
+            try:
+                await connection.execute_fetchall("BEGIN")
+                try:
+                    return await self._answer(plan, connection)
+                finally:
+                    await asyncio.shield(connection.execute_fetchall("ROLLBACK"))
+            except sqlite3.DatabaseError as problem:
+                raise failure(self.home, problem) from problem
+
+    async def data_version(self) -> tuple[int, int]:
+        """Changes whenever somebody else committed: the poll for when `live` is not there."""
+        async with self._turn:
+            connection = await self._connection()
+            rows: Any = await connection.execute_fetchall("PRAGMA data_version")
+            return self._openings, rows[0][0]
+
+    async def interrupt(self) -> None:
+        """Cut the running statement short; its `run` then raises HoustonError."""
+        if self._journal is not None:
+            await self._journal.interrupt()
+
+    async def close(self) -> None:
+        """Close the file; the reader opens it again if it is used again."""
+        async with self._turn:
+            await self._close()
+
+    async def __aenter__(self) -> "AsyncReader":
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _answer(self, plan: Plan[T], journal: aiosqlite.Connection) -> T:
+        try:
+            asked = next(plan)
+            while True:
+                try:
+                    answer = await self._one(asked, journal)
+                except opening.NoSearchIndex as missing:
+                    asked = plan.throw(missing)
+                else:
+                    asked = plan.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _one(self, asked: Ask | Fetch, journal: aiosqlite.Connection) -> Any:
+        if isinstance(asked, Fetch):
+            return await asyncio.to_thread(blobs.read, self.home, asked.sha256)
+        if asked.where == "search":
+            return await asyncio.to_thread(self._search, asked)
+        return await journal.execute_fetchall(asked.sql, asked.parameters)
+
+    def _search(self, asked: Ask) -> list[Any]:
+        connection = opening.open_search(self.home).connection
+        try:
+            return connection.execute(asked.sql, asked.parameters).fetchall()
+        finally:
+            connection.close()
+
+    async def _connection(self) -> aiosqlite.Connection:
+        if self._opened is not None and stale(self.home, self._opened):
+            await self._close()
+        if self._journal is None:
+            # Opened before aiosqlite has it: a failed connect would leave its thread behind.
+            opened = await asyncio.to_thread(opening.open_journal, self.home)
+            self._journal = await aiosqlite.Connection(lambda: opened.connection, 64)
+            self._opened = opened
+            self._openings += 1
+        return self._journal
+
+    async def _close(self) -> None:
+        if self._journal is not None:
+            await self._journal.close()
+        self._journal = self._opened = None

@@ -1,0 +1,161 @@
+"""Steps: folded rows for lists, and whole records built from the journal."""
+
+from houston_shared.clock import iso
+from houston_shared.records import (
+    Call,
+    Delivered,
+    Intent,
+    ObservationBody,
+    Result,
+    SampleBody,
+    StepRecord,
+)
+from houston_shared.store import journal
+from houston_shared.store.journal import ERASED, Event
+from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
+from houston_shared.store.queries import guidance
+
+
+class StepRow(RowRecord, frozen=True):
+    """A row of `steps`: what a folded step shows, without a look at its bodies."""
+
+    rollout: str
+    step: int
+    attempt: int
+    current: int
+    """0 for attempts that purification replaced."""
+    sample_seq: int
+    observation_seq: int | None
+    """None while the step is open."""
+    last_seq: int
+    policy: str
+    drift: str
+    tools: str
+    """Names of the calls, comma separated."""
+    calls: int
+    errors: int
+    guided: int
+    """How much guidance was joined to its observation."""
+    attention: str
+    score: float | None
+    snapshot: str
+    started_at: int
+    closed_at: int | None
+    active_us: int
+
+
+ERASED_SAMPLE = SampleBody(
+    role="policy",
+    parent_seq=None,
+    kept=0,
+    new_prompt_ids=None,
+    token_ids=None,
+    logprobs=None,
+    logprob_kind="none",
+    finish_reason="",
+    policy="",
+    engine="",
+    parameters={},
+    drift="clean",
+    thought=ERASED,
+)
+_ERASED_CALL = Call(id="", name="erased", arguments={})
+_ERASED_RESULT = Result(call=_ERASED_CALL, kind="erased", success=True, text=ERASED)
+
+
+def rows(
+    rollout: str, first: int = 1, last: int | None = None, attempts: bool = False
+) -> Plan[list[StepRow]]:
+    """Rows of steps `first` to `last` (both included), in order; all attempts if asked."""
+    found = yield Ask(
+        f"SELECT {columns(StepRow)} FROM steps WHERE rollout = ?1 AND step >= ?2"
+        " AND step <= ?3 AND (?4 OR current = 1) ORDER BY step, attempt",
+        (rollout, first, last or END, attempts),
+    )
+    return from_rows(StepRow, found)
+
+
+def last(rollout: str) -> Plan[int]:
+    """Number of the newest step, open or closed; 0 when there is none."""
+    found = yield Ask("SELECT max(step) FROM steps WHERE rollout = ?", (rollout,))
+    return found[0][0] or 0
+
+
+def changed_since(rollout: str, seq: int) -> Plan[list[StepRow]]:
+    """Rows of steps with an event after `seq`: what a follower reads again."""
+    found = yield Ask(
+        f"SELECT {columns(StepRow)} FROM steps WHERE rollout = ?1 AND current = 1 AND step IN"
+        " (SELECT step FROM events WHERE rollout = ?1 AND seq > ?2 AND step > 0) ORDER BY step",
+        (rollout, seq),
+    )
+    return from_rows(StepRow, found)
+
+
+def records(
+    rollout: str, first: int = 1, last: int | None = None, attempts: bool = False
+) -> Plan[list[StepRecord]]:
+    """Steps `first` to `last` (both included) with everything they hold, in order.
+
+    attempts: also those that purification replaced. A body that was erased reads as `ERASED`.
+    """
+    found = yield from rows(rollout, first, last, attempts)
+    if not found:
+        return []
+    span = (found[0].step, found[-1].step)
+    parts = yield from _parts(rollout, *span)
+    said = yield from guidance.delivered(rollout, *span)
+    steps = []
+    for row in found:
+        events = parts.get((row.step, row.attempt), [])
+        joined = said.get(row.step, ()) if row.current else ()
+        steps.append((yield from _record(row, events, joined)))
+    return steps
+
+
+def record(rollout: str, step: int, attempt: int | None = None) -> Plan[StepRecord | None]:
+    """One step (its current attempt unless named); None when there is none."""
+    found = yield from records(rollout, step, step, attempts=attempt is not None)
+    return next((one for one in found if attempt in (None, one.attempt)), None)
+
+
+def _parts(rollout: str, first: int, last: int) -> Plan[dict[tuple[int, int], list[Event]]]:
+    """The workers' events of a range, by step and attempt, in the order they were stored."""
+    found = yield from journal.events(
+        "rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL ORDER BY seq",
+        (rollout, first, last),
+    )
+    parts: dict[tuple[int, int], list[Event]] = {}
+    for event in found:
+        parts.setdefault((event.step, event.attempt), []).append(event)
+    return parts
+
+
+def _record(row: StepRow, events: list[Event], said: tuple[Delivered, ...]) -> Plan[StepRecord]:
+    sample = ERASED_SAMPLE
+    intents: list[Intent] = []
+    results: list[Result] = []
+    observation: ObservationBody | None = None
+    for event in events:
+        part = (event.part or "").partition(".")[0]
+        if part == "sample":
+            sample = yield from journal.record(event, SampleBody, ERASED_SAMPLE)
+        elif part == "intent":
+            intents.append((yield from journal.record(event, Intent, Intent(call=_ERASED_CALL))))
+        elif part == "call":
+            results.append((yield from journal.record(event, Result, _ERASED_RESULT)))
+        elif part == "observation":
+            erased = ObservationBody(tail=ERASED)
+            observation = yield from journal.record(event, ObservationBody, erased)
+    return StepRecord(
+        step=row.step,
+        attempt=row.attempt,
+        sample_seq=row.sample_seq,
+        sample=sample,
+        intents=tuple(intents),
+        results=tuple(results),
+        observation=observation,
+        guidance=said,
+        at=iso(row.closed_at or row.started_at),
+        active_seconds=row.active_us / 1_000_000,
+        seq=row.last_seq,
+    )

@@ -1,0 +1,214 @@
+"""A reader opens what it may, says in one sentence why it cannot, and never writes."""
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.records import Call
+from houston_shared.store import schema
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.queries import progress, rollouts, steps
+from houston_shared.store.reader import Reader
+from tests.support.written_home import WrittenHome, sample
+
+CALL = Call(id="1.0", name="list_dir", arguments={})
+
+
+def nothing(home: Home) -> None:
+    home.path.mkdir()
+
+
+def empty_file(home: Home) -> None:
+    home.path.mkdir()
+    home.database.touch()
+
+
+def no_tables(home: Home) -> None:
+    home.path.mkdir()
+    connection = sqlite3.connect(home.database)
+    connection.execute("CREATE TABLE other (x)")
+    connection.commit()
+    connection.close()
+
+
+def not_a_database(home: Home) -> None:
+    home.path.mkdir()
+    home.database.write_bytes(b"this is no database at all" * 400)
+
+
+def newer_schema(home: Home) -> None:
+    WrittenHome(home.path).close()
+    connection = sqlite3.connect(home.database)
+    connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    connection.close()
+
+
+REFUSED = {
+    "no home": (lambda home: None, "There is no database", ExitCode.FAILED),
+    "no database": (nothing, "There is no database", ExitCode.FAILED),
+    "empty file": (empty_file, "There is no database", ExitCode.FAILED),
+    "no tables": (no_tables, "has no tables yet", ExitCode.FAILED),
+    "not a database": (not_a_database, "is damaged", ExitCode.FAILED),
+    "newer schema": (newer_schema, f"schema {schema.VERSION + 1}", ExitCode.CONFIGURATION),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_home_that_cannot_be_read_is_refused_with_a_sentence(
+    case: str, tmp_path: Path
+) -> None:
+    make, sentence, code = REFUSED[case]
+    home = Home(tmp_path / "home")
+    make(home)
+    with pytest.raises(HoustonError, match=sentence) as one:
+        Reader(home).open()
+    assert (one.value.code, bool(one.value.next)) == (code, True)
+    with pytest.raises(HoustonError, match=sentence):
+        await AsyncReader(home).open()
+
+
+def test_a_reader_cannot_write(written: WrittenHome) -> None:
+    with Reader(written.home) as reader:
+        assert reader._journal is not None
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader._journal.connection.execute("DELETE FROM meta")
+
+
+async def test_both_readers_give_the_same(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.rollout("r2", task="other")
+    written.step("r1", 1, sample(calls=(CALL,)), ("long",), blob=True)
+    async with AsyncReader(written.home) as twin:
+        for plan in (rollouts.all_rollouts, rollouts.tasks, lambda: steps.records("r1")):
+            assert await twin.run(plan()) == reader.run(plan())
+        with pytest.raises(HoustonError, match="no rollout"):
+            await twin.run(rollouts.rollout("nobody"))
+        version = await twin.data_version()
+        written.rollout("r3")
+        assert await twin.data_version() != version
+
+
+def test_data_version_changes_when_somebody_else_commits(
+    written: WrittenHome, reader: Reader
+) -> None:
+    before = reader.data_version()
+    assert reader.data_version() == before
+    written.rollout("r1")
+    assert reader.data_version() != before
+
+
+def test_a_plan_sees_one_state_of_the_journal(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+
+    def twice():  # type: ignore[no-untyped-def]
+        first = yield from progress.last_seq()
+        written.rollout("r2")
+        return first, (yield from progress.last_seq())
+
+    first, second = reader.run(twice())
+    assert first == second
+    assert reader.run(progress.last_seq()) > second
+
+
+def test_no_transaction_is_left_open_after_a_plan_or_its_failure(
+    written: WrittenHome, reader: Reader
+) -> None:
+    reader.run(progress.last_seq())
+    with pytest.raises(HoustonError):
+        reader.run(rollouts.rollout("nobody"))
+    assert reader._journal is not None
+    assert not reader._journal.connection.in_transaction
+    # A pinned reader would keep this from truncating the log.
+    assert written.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+
+
+def as_reader_without_rights(read: Callable[[], object], *more: Callable[[], object]) -> None:
+    """Run steps in turn: the even ones as a user who may only read, the odd ones here.
+
+    A forked child that has given up root, so that the kernel itself refuses.
+    """
+    turns = [multiprocessing.get_context("fork").Event() for _ in range(len(more) + 1)]
+
+    def child() -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        for number, step in enumerate((read, *more)):
+            if number % 2 == 0:
+                assert not number or turns[number - 1].wait(20)
+                step()
+                turns[number].set()
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    for number, step in enumerate(more, 1):
+        if number % 2:
+            assert turns[number - 1].wait(20), "the reader came to its end"
+            step()
+            turns[number].set()
+    process.join(20)
+    assert process.exitcode == 0
+
+
+@pytest.fixture
+def read_only_ground() -> Iterator[Path]:
+    """A folder that others may read and not write, with every parent passable."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_after_a_clean_stop_a_group_reader_reads_and_follows_when_the_daemon_is_back(
+    read_only_ground: Path,
+) -> None:
+    """No -wal, and no right to make one: opened as unchanging, until a -wal is there."""
+    written = WrittenHome(read_only_ground / "home")
+    written.home.path.chmod(0o755)
+    written.rollout("r1")
+    written.close()
+    reader = Reader(written.home)
+    seen: list[object] = []
+    back: list[sqlite3.Connection] = []
+
+    def stopped() -> None:
+        assert reader.run(rollouts.resolve("r1")) == "r1"
+        assert reader._journal is not None
+        assert reader._journal.immutable
+        seen.append(reader.data_version())
+
+    def daemon_is_back() -> None:
+        back.append(sqlite3.connect(written.home.database, isolation_level=None))
+        back[0].execute("UPDATE rollouts SET id = 'r9'")
+
+    def running() -> None:
+        assert reader.run(rollouts.resolve("r9")) == "r9"
+        assert reader._journal is not None
+        assert not reader._journal.immutable
+        assert reader.data_version() not in seen
+
+    as_reader_without_rights(stopped, daemon_is_back, running)
+    back[0].close()
+
+
+def test_a_home_that_may_not_be_read_is_refused_with_a_sentence(read_only_ground: Path) -> None:
+    written = WrittenHome(read_only_ground / "home")
+    written.close()
+    written.home.database.chmod(0o600)
+    if os.geteuid():
+        written.home.database.chmod(0)
+
+    def refused() -> None:
+        with pytest.raises(HoustonError, match="cannot be opened for reading"):
+            Reader(written.home).open()
+
+    as_reader_without_rights(refused)

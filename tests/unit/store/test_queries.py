@@ -1,0 +1,229 @@
+"""What the journal holds is read back whole, in order, and shows what was erased."""
+
+import re
+
+import pytest
+
+from houston_shared import observation
+from houston_shared.errors import HoustonError
+from houston_shared.records import Call, FileChange, ObservationBody, TerminalSpan
+from houston_shared.store.journal import ERASED
+from houston_shared.store.queries import guidance, people, progress, rollouts, steps, world
+from houston_shared.store.reader import Reader
+from tests.support.written_home import WrittenHome, sample
+
+LOOK = Call(id="1.0", name="list_dir", arguments={"path": "."})
+READ = Call(id="1.1", name="read_file", arguments={"path": "a.txt"})
+
+
+RESOLVED = {
+    "whole id": ("r-abc", "r-abc"),
+    "unique beginning": ("r-x", "r-xyz"),
+    "an id that begins others": ("r-ab", "r-ab"),
+}
+
+
+@pytest.mark.parametrize("case", RESOLVED)
+def test_a_rollout_is_found_by_its_id_or_a_unique_beginning(
+    case: str, written: WrittenHome, reader: Reader
+) -> None:
+    for name in ("r-ab", "r-abc", "r-xyz"):
+        written.rollout(name)
+    name, found = RESOLVED[case]
+    assert reader.run(rollouts.resolve(name)) == found
+
+
+UNKNOWN = {
+    "several": ("r", r"3 rollouts begin with 'r': .*r-ab"),
+    "near": ("r-abd", r"no rollout 'r-abd' .*Near it: .*r-abc"),
+    "far": ("q", r"no rollout 'q' in this home\.$"),
+    "empty": ("", r"no rollout ''"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_an_unknown_rollout_names_what_is_near(
+    case: str, written: WrittenHome, reader: Reader
+) -> None:
+    for name in ("r-ab", "r-abc", "r-xyz"):
+        written.rollout(name)
+    name, sentence = UNKNOWN[case]
+    with pytest.raises(HoustonError) as problem:
+        reader.run(rollouts.resolve(name))
+    assert problem.value.next == "houston rollout list"
+    assert re.search(sentence, problem.value.cause)
+
+
+def test_a_step_is_read_back_as_it_was_stored(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    body = sample("I look.", calls=(LOOK, READ))
+    said = ObservationBody(tail="[clock]", attention=("error",))
+    written.guide("r1", "g1", "Mind the gap.")
+    written.guide("r1", "g2", "And the other.")
+    written.step("r1", 1, body, ("a.txt", "hello"), said)
+    written.deliver("g1", 1)
+    written.deliver("g2", 1)
+    (step,) = reader.run(steps.records("r1"))
+    assert (step.sample, step.observation) == (body, said)
+    assert [intent.call for intent in step.intents] == [LOOK, READ]
+    assert [one.text for one in step.results] == ["a.txt", "hello"]
+    assert [one.text for one in step.guidance] == ["Mind the gap.", "And the other."]
+    whole = observation.text(step.results, said.tail, step.guidance)
+    assert whole.endswith("<real_user>And the other.</real_user>")
+
+
+def test_a_body_in_a_blob_reads_like_one_in_its_row(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    long = "x" * 100_000
+    written.step("r1", 1, sample(calls=(LOOK,)), (long,), blob=True)
+    (step,) = reader.run(steps.records("r1"))
+    assert step.results[0].text == long
+
+
+def test_a_missing_blob_is_said(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.step("r1", 1, sample(calls=(LOOK,)), ("long",), blob=True)
+    for file in written.home.blobs.rglob("*.zst"):
+        file.unlink()
+    with pytest.raises(HoustonError, match="cannot be read") as problem:
+        reader.run(steps.records("r1"))
+    assert problem.value.next == "houston verify"
+
+
+def test_erased_bodies_show_as_such(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.guide("r1", "g1", "secret")
+    written.step("r1", 1, sample("secret", calls=(LOOK,)), ("secret",))
+    written.deliver("g1", 1)
+    for seq in range(1, written.seq + 1):
+        written.erase(seq)
+    (step,) = reader.run(steps.records("r1"))
+    assert step.sample.thought == ERASED
+    assert [one.text for one in step.results] == [ERASED]
+    assert step.observation is not None
+    assert step.observation.tail == ERASED
+    assert step.guidance[0].text == ERASED
+
+
+def test_attempts_that_were_replaced_are_there_when_asked_for(
+    written: WrittenHome, reader: Reader
+) -> None:
+    written.rollout("r1")
+    written.step("r1", 1, sample("first"), current=0)
+    written.step("r1", 1, sample("second"), attempt=2)
+    assert [s.sample.thought for s in reader.run(steps.records("r1"))] == ["second"]
+    both = reader.run(steps.records("r1", attempts=True))
+    assert [(s.attempt, s.sample.thought) for s in both] == [(1, "first"), (2, "second")]
+    replaced = reader.run(steps.record("r1", 1, attempt=1))
+    assert replaced is not None
+    assert replaced.sample.thought == "first"
+    assert reader.run(steps.record("r1", 2)) is None
+
+
+def test_a_summary_before_a_step_is_no_part_of_it(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.sampled("r1", 1, sample("summary", role="summary"), part="summary.1")
+    written.step("r1", 1, sample("policy"))
+    (step,) = reader.run(steps.records("r1"))
+    assert step.sample.thought == "policy"
+
+
+def test_an_open_step_has_no_observation(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.step("r1", 1, sample(calls=(LOOK, READ)), ("a.txt",), open=True)
+    (step,) = reader.run(steps.records("r1"))
+    assert step.observation is None
+    assert (len(step.intents), len(step.results)) == (2, 1)
+
+
+RANGES = {
+    "all": (1, None, [1, 2, 3, 4, 5]),
+    "from": (4, None, [4, 5]),
+    "to": (1, 2, [1, 2]),
+    "one": (3, 3, [3]),
+    "beyond": (9, None, []),
+}
+
+
+@pytest.mark.parametrize("case", RANGES)
+def test_a_range_of_steps_is_inclusive(case: str, written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.rollout("r2")
+    for number in range(1, 6):
+        written.step("r1", number)
+        written.step("r2", number)
+    first, last, found = RANGES[case]
+    assert [row.step for row in reader.run(steps.rows("r1", first, last))] == found
+    assert [one.step for one in reader.run(steps.records("r1", first, last))] == found
+
+
+def test_steps_that_changed_since_a_sequence(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.step("r1", 1)
+    seen = written.seq
+    written.step("r1", 2)
+    assert [row.step for row in reader.run(steps.changed_since("r1", seen))] == [2]
+    assert reader.run(progress.last_seq("r1")) == written.seq
+    assert [one.seq for one in reader.run(progress.since(seen))] == [seen + 1, seen + 2]
+    assert [one.kind for one in reader.run(progress.newest(1))] == ["observation"]
+
+
+def test_files_come_with_their_diff(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    change = FileChange(path="a.py", kind="changed", added=1, removed=2, diff="@@ -1 +1 @@\n")
+    span = TerminalSpan(host="local", terminal="main", start=0, end=40)
+    written.step("r1", 1, observation=ObservationBody(tail="", files=(change,), spans=(span,)))
+    (row,) = reader.run(world.files("r1"))
+    assert reader.run(world.diff(row)) == change
+    assert reader.run(world.files("r1", path="b.py")) == []
+    assert [(one.terminal, one.end) for one in reader.run(world.spans("r1"))] == [("main", 40)]
+
+
+def test_guidance_keeps_its_order_and_states(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    written.guide("r1", "g-b", "one")
+    written.guide("r1", "g-a", "two", mode="wake", verified=0)
+    written.deliver("g-b", 7)
+    first, second = reader.run(guidance.of_rollout("r1"))
+    assert (first.text, first.state, first.step) == ("one", "delivered", 7)
+    assert (second.state, second.delivered_at, second.verified) == ("queued", None, False)
+    assert reader.run(guidance.one("g-a")) == second
+    for wrong in ("g", "zzz", ""):
+        with pytest.raises(HoustonError):
+            reader.run(guidance.one(wrong))
+
+
+def test_bookmarks_notes_and_presence(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    seq = written.event("r1", "bookmark", {"note": "look here"}, step=1)
+    written.insert("bookmarks", rollout="r1", step=1, author="ada", seq=seq, at=written.at())
+    seq = written.event("r1", "note", {"text": "well done"}, step=1)
+    written.insert("notes", rollout="r1", step=1, author="ada", seq=seq, at=written.at())
+    written.insert("annotators", name="ada", verified=1, rollout="r1", step=1, last_seen=50)
+    assert [one.note for one in reader.run(people.bookmarks("r1"))] == ["look here"]
+    assert [one.text for one in reader.run(people.notes("r1"))] == ["well done"]
+    assert [one.name for one in reader.run(people.annotators(50))] == ["ada"]
+    assert reader.run(people.annotators(51)) == []
+
+
+def test_a_persons_verdict_outranks_the_judges(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    for number, (source, keep) in enumerate([("human", 1), ("judge", 0), ("rule", 0)]):
+        key = {"rollout": "r1", "step": 1, "attempt": 1, "source": source}
+        written.insert("verdicts", **key, keep=keep, seq=1, at=number)
+    found = people.standing(reader.run(people.verdicts("r1")))
+    assert (found[1, 1].source, found[1, 1].keep) == ("human", 1)
+
+
+def test_states_tasks_and_drifts_are_counted(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1", best_score=40.0)
+    written.rollout("r2", state="finished", best_score=60.0)
+    written.step("r1", 1, sample(drift="forked"))
+    written.step("r1", 2)
+    assert reader.run(progress.states()) == {"running": 1, "finished": 1}
+    assert reader.run(progress.drifts("r1")) == {"forked": 1, "clean": 1}
+    (task,) = reader.run(rollouts.tasks())
+    assert (task.rollouts, task.running, task.best_score) == (2, 1, 60.0)
+    assert reader.run(rollouts.task(task)).instructions == "Count."
+    assert [one.id for one in reader.run(rollouts.all_rollouts(state="finished"))] == ["r2"]
+    assert reader.run(rollouts.spec(reader.run(rollouts.rollout("r1")))).rollout == "r1"
