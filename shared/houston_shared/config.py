@@ -91,11 +91,14 @@ class Configuration(Settings, frozen=True):
     """All of `houston.toml`."""
 
     home: str = ""
+    """Data folder, from the folder of this file; empty for `trajectories`."""
     default_engine: str = "embedded"
+    """Engine of `rollout start` without `--engine`."""
     daemon: Daemon = Daemon()
     hosts: Hosts = Hosts()
     console: Console = Console()
     engines: dict[str, Engine] = {}
+    """Engines by name; `embedded` is there without being named."""
 
 
 @dataclass(frozen=True, slots=True)

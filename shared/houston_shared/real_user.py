@@ -23,7 +23,7 @@ _INVISIBLE = (
 _GAP = rf"[\s\x00-\x1f\x7f-\x9f{_INVISIBLE}]*"
 _LESS = r"(?:<|&lt;?|&#0*60;?|&#x0*3c;?|\\u003c|\\x3c|%3c|[\uff1c\ufe64\u2039\u3008\u27e8\u2329])"
 _WORDS = [*"real", "_", *"user"]
-_DEAD = {"&": "&amp;", "\\": "\\\\", "%": "%25"}
+_DEAD = {"&": "&amp;", "\\": "&#92;", "%": "%25"}
 
 
 def _letter(letter: str) -> str:

@@ -1,0 +1,111 @@
+"""Write docs/configuration.md and docs/task-file.md from the structs that read those files.
+
+    python docs/generate.py [--check]
+
+Each key's text is the sentence under its field, so that what a person reads and what the program
+allows cannot part.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT / "shared" / "houston_shared"
+PAGES = {
+    "configuration.md": (
+        "config.py",
+        "Configuration: houston.toml",
+        "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
+        "`houston.toml` in the home, `houston.toml` in the current folder. "
+        "`HOUSTON__SECTION__KEY=value` in the environment wins over the file, flags win over both; "
+        "`--home` or `HOUSTON_HOME` names the home. A wrong key or value is an error that names "
+        "the file, the key and what is allowed.",
+        [
+            ("Configuration", "(top)"),
+            ("Daemon", "[daemon]"),
+            ("Hosts", "[hosts]"),
+            ("Console", "[console]"),
+            ("Engine", "[engines.NAME]"),
+        ],
+    ),
+    "task-file.md": (
+        "task.py",
+        "The task file: task.toml",
+        "A task is a folder with this file. `houston task new NAME` writes one that works, "
+        "`houston task validate FILE` checks one. `name` and one of `instructions` and "
+        "`instructions_file` are required; everything else has a default.",
+        [
+            ("Task", "(top)"),
+            ("Workspace", "[workspace]"),
+            ("Budget", "[budget]"),
+            ("Evaluate", "[evaluate]"),
+            ("Sandbox", "[sandbox]"),
+            ("Sampling", "[sampling]"),
+        ],
+    ),
+}
+
+
+def rows(struct: ast.ClassDef) -> list[tuple[str, str, str, str]]:
+    """Key, type, default and sentence of each field."""
+    found = []
+    for field, after in zip(struct.body, [*struct.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign):
+            text = after.value.value if is_text(after) else ""
+            default = ast.unparse(field.value) if field.value else "required"
+            name = ast.unparse(field.target)
+            found.append((name, plain(field.annotation), default, " ".join(text.split())))
+    return found
+
+
+def is_text(node: ast.stmt | None) -> bool:
+    """Whether a statement is a string that stands alone: the sentence under a field."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def plain(annotation: ast.expr) -> str:
+    """A type as a person writes it."""
+    text = ast.unparse(annotation)
+    if isinstance(annotation, ast.Subscript) and text.startswith("Annotated["):
+        inner, meta = annotation.slice.elts  # type: ignore[attr-defined]
+        bounds = ", ".join(f"{k.arg} {ast.unparse(k.value)}" for k in meta.keywords)
+        return f"{ast.unparse(inner)}, {bounds}"
+    return text.replace("Literal[", "one of [").replace("tuple[str, ...]", "list of str")
+
+
+def page(source: str, title: str, intro: str, structs: list[tuple[str, str]]) -> str:
+    """One page of Markdown."""
+    tree = ast.parse((SHARED / source).read_text(encoding="utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    parts = [f"# {title}", "", "<!-- written by docs/generate.py -->", "", intro]
+    for name, heading in structs:
+        parts += ["", f"## {heading}", "", ast.get_docstring(classes[name]) or "", ""]
+        parts += ["| key | type | default | meaning |", "|---|---|---|---|"]
+        for key, kind, default, text in rows(classes[name]):
+            cells = [f"`{key}`", kind, f"`{default}`", text]
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Write the pages, or with --check say which are out of date; the exit code."""
+    stale = []
+    for name, spec in PAGES.items():
+        file, text = ROOT / "docs" / name, page(*spec)
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                file.write_text(text, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        sys.stderr.write(f"out of date: {', '.join(stale)}; run python docs/generate.py\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

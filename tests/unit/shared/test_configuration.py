@@ -1,0 +1,95 @@
+"""Files that people write: what is wrong is named with file, key and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_shared.config import load
+from houston_shared.errors import ConfigurationError
+from houston_shared.home import IPC_PATH_LIMIT, Home
+from houston_shared.task import load_task
+
+WRONG_CONFIGURATIONS = {
+    "an unknown key": ("[daemon]\nmax_rolouts = 1", ["daemon.max_rolouts", "max_rollouts"]),
+    "an unknown section": ("[deamon]\n", ["deamon", "daemon"]),
+    "a wrong type": ('[daemon]\nmax_rollouts = "many"', ["daemon.max_rollouts", "'many'"]),
+    "a value below its bound": ("[daemon]\nmax_rollouts = 0", ["daemon.max_rollouts", "1"]),
+    "an unknown kind": ('[engines.x]\nkind = "gpt"', ["engines", "kind", "gpt"]),
+    "a missing key": ("[engines.x]\nport = 1", ["kind"]),
+    "no TOML": ("[daemon", ["houston.toml"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CONFIGURATIONS)
+def test_a_wrong_configuration_is_named(name: str, tmp_path: Path) -> None:
+    text, names = WRONG_CONFIGURATIONS[name]
+    (tmp_path / "houston.toml").write_text(text)
+    with pytest.raises(ConfigurationError) as problem:
+        load(home=str(tmp_path), environment={})
+    assert str(tmp_path / "houston.toml") in problem.value.cause
+    for part in names:
+        assert part in problem.value.cause
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "houston.toml").write_text("[daemon]\nmax_rollouts = 3\n")
+    variables = {"HOUSTON_HOME": str(tmp_path), "HOUSTON__DAEMON__MAX_ROLLOUTS": "7"}
+    assert load(environment=variables).config.daemon.max_rollouts == 7
+    assert load(environment={"HOUSTON_HOME": str(tmp_path)}).config.daemon.max_rollouts == 3
+    with pytest.raises(ConfigurationError, match="HOUSTON__"):
+        load(environment={**variables, "HOUSTON__DAEMON__MAX_ROLLOUTS": "none"})
+
+
+def test_flags_win_over_the_environment(tmp_path: Path) -> None:
+    loaded = load(home=str(tmp_path / "a"), environment={"HOUSTON_HOME": str(tmp_path / "b")})
+    assert loaded.home.path == tmp_path / "a"
+
+
+def test_an_unknown_engine_names_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "houston.toml").write_text('[engines.big]\nkind = "vllm"\n')
+    loaded = load(home=str(tmp_path), environment={})
+    assert loaded.engine("big").kind == "vllm"
+    assert loaded.engine("embedded").kind == "embedded"
+    assert loaded.engine("script:x.jsonl").path.endswith("/x.jsonl")
+    with pytest.raises(ConfigurationError, match=r"big, embedded"):
+        loaded.engine("small")
+
+
+def test_a_long_home_keeps_its_sockets_within_the_limit() -> None:
+    for length in (10, 60, 90, 120, 200):
+        home = Home(Path("/" + "h" * length))
+        endpoint = home.socket("control").removeprefix("ipc://")
+        assert len(endpoint) <= IPC_PATH_LIMIT
+
+
+WRONG_TASKS = {
+    "an unknown key": ('name = "a"\ninstructions = "b"\nsteps = 3', ["steps", "budget"]),
+    "a bad name": ('name = "A b"\ninstructions = "b"', ["name", "A b"]),
+    "no instructions": ('name = "a"', ["instructions", "instructions_file"]),
+    "a missing file": ('name = "a"\ninstructions_file = "no.md"', ["no.md"]),
+    "a missing source": (
+        'name = "a"\ninstructions = "b"\n[workspace]\nsource = "ws"', ["workspace.source", "ws"],
+    ),
+    "a negative budget": ('name = "a"\ninstructions = "b"\n[budget]\nsteps = -1', ["budget.steps"]),
+    "an unknown sandbox": ('name = "a"\ninstructions = "b"\nsandbox = "jail"', ["sandbox", "jail"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_TASKS)
+def test_a_wrong_task_is_named(name: str, tmp_path: Path) -> None:
+    text, names = WRONG_TASKS[name]
+    (tmp_path / "task.toml").write_text(text)
+    with pytest.raises(ConfigurationError) as problem:
+        load_task(tmp_path / "task.toml")
+    assert str(tmp_path / "task.toml") in problem.value.cause
+    for part in names:
+        assert part in problem.value.cause
+
+
+def test_a_sandbox_is_a_word_or_a_table(tmp_path: Path) -> None:
+    base = 'name = "a"\ninstructions = "b"\n'
+    (tmp_path / "task.toml").write_text(base + 'sandbox = "none"\n')
+    assert load_task(tmp_path).task.mapped.kind == "none"
+    (tmp_path / "task.toml").write_text(base + '[sandbox]\nread = ["/models"]\n')
+    mapped = load_task(tmp_path).task.mapped
+    assert (mapped.kind, mapped.read) == ("bubblewrap", ("/models",))

@@ -1,0 +1,73 @@
+"""The house rules that a linter does not know: room sizes, words, light commands, true docs."""
+
+import ast
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from houston_shared.command import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+MODULES = [
+    file
+    for room in ("console", "daemon", "shared")
+    for file in (ROOT / room).rglob("*.py")
+    if "demo/tasks" not in str(file)
+]
+
+
+def test_modules_are_small_and_say_what_they_know() -> None:
+    sizes = {file: len(file.read_text().splitlines()) for file in MODULES}
+    assert not {str(f): n for f, n in sizes.items() if n > 400}
+    assert statistics.median(sizes.values()) < 120
+    assert not [str(f) for f in MODULES if not ast.get_docstring(ast.parse(f.read_text()))]
+
+
+def test_no_module_is_a_drawer() -> None:
+    assert not [str(f) for f in MODULES if f.stem in {"utils", "helpers", "manager", "misc"}]
+
+
+def test_every_command_exists_and_has_help() -> None:
+    for command in COMMANDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "houston_shared.command", *command.words, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert command.help in " ".join(done.stdout.split())
+
+
+def imported(statement: str) -> set[str]:
+    """Top-level packages in a fresh interpreter after a statement."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+HEAVY = {"torch", "transformers", "textual"}
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "headless" in c.module], ids=str)
+def test_headless_commands_import_nothing_heavy(command: object) -> None:
+    assert not imported(f"import {command.module}") & HEAVY  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "module", ["houston_daemon.rollout.worker", "houston_daemon.supervisor", "houston_daemon.demo"]
+)
+def test_workers_and_daemon_import_nothing_heavy(module: str) -> None:
+    assert not imported(f"import {module}") & HEAVY
+
+
+def test_pages_written_from_the_code_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "generate.py", "--check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
