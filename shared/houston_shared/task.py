@@ -29,6 +29,7 @@ class Budget(Settings, frozen=True):
     """What a rollout may use. Every limit is here; there is no hidden one."""
 
     steps: Positive = 200
+    """Steps before the rollout ends."""
     active_seconds: Seconds = 36_000.0
     """Active time: without pauses, downtime and waiting for an evaluation slot."""
     evaluations: Annotated[int, msgspec.Meta(ge=0)] = 3
@@ -62,10 +63,13 @@ class Sandbox(Settings, frozen=True):
     """The sandbox and what else it maps. `sandbox = "none"` is short for the kind alone."""
 
     kind: Literal["bubblewrap", "none"] = "bubblewrap"
+    """`none` runs commands unprotected; the rollout is marked so everywhere."""
     network: bool = False
+    """Whether commands reach the network."""
     read: tuple[str, ...] = ()
     """Absolute folders mapped read-only: models, conda, data."""
     devices: tuple[str, ...] = ()
+    """Device files that are mapped."""
     gpus: bool = False
     """Map `/dev/nvidia*`."""
 
@@ -74,12 +78,15 @@ class Sampling(Settings, frozen=True):
     """How the policy samples."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
+    """0 takes the likeliest token."""
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    """Nucleus; 1 keeps every token."""
     guided: bool = True
     """Decode calls under their schema where the engine can."""
     reasoning: bool = False
     """Let the model write reasoning tokens before its answer."""
     thoughts: Thoughts = "keep"
+    """`strip` leaves thoughts out of the context, as APOLLO does."""
 
 
 class Task(Settings, frozen=True):
@@ -88,19 +95,27 @@ class Task(Settings, frozen=True):
     name: Name
     """Lower-case letters, digits and hyphens, at most 40."""
     instructions: str = ""
+    """What the agent is asked to do: motivation, goal, rules, what it may use."""
     instructions_file: str = ""
     """Text file beside the task file, instead of `instructions`."""
     environment: Literal["workstation"] = "workstation"
+    """What turns actions into observations."""
     agent: Literal["react"] = "react"
+    """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
     """A kind, or a table `[sandbox]` with `kind` and what else is mapped."""
     tools: tuple[str, ...] = ()
     """Names of the actions that the agent may use; empty for all of the environment."""
     workspace: Workspace = Workspace()
+    """Where the agent works."""
     budget: Budget = Budget()
+    """What a rollout may use."""
     evaluate: Evaluate = Evaluate()
+    """How the workspace is scored; without a command there is no score."""
     sampling: Sampling = Sampling()
+    """How the policy samples."""
     environment_variables: dict[str, str] = {}
+    """Set for every command of the agent and for the evaluator."""
 
     @property
     def mapped(self) -> Sandbox:
