@@ -1,0 +1,1 @@
+"""Environments: what turns an action into an observation."""

@@ -1,0 +1,112 @@
+"""The one source of a tool: a struct of its arguments gives schema, help and validation.
+
+An action is a frozen msgspec struct. Its docstring is the tool's description (one line), `Meta`
+on a field gives bounds and help. Knows nothing of what an action does.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from houston_daemon.environments.protocol import ToolSpec
+from houston_shared.records import Call
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every action's arguments."""
+
+    name: ClassVar[str]
+    """The tool's name."""
+    family: ClassVar[str]
+    """The family that documentation lists it under."""
+
+
+A = TypeVar("A", bound=Arguments)
+Bounds = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Tool name → argument → keywords of JSON schema that a task sets tighter (`maximum`)."""
+
+
+def tool(
+    action: type[Arguments], tighter: Mapping[str, Mapping[str, Any]] | None = None
+) -> ToolSpec:
+    """The tool as models see it; `tighter` replaces schema keywords of single arguments."""
+    _, components = msgspec.json.schema_components([action])
+    schema = components[action.__name__]
+    properties = {
+        name: {**described, **(tighter or {}).get(name, {})}
+        for name, described in schema.get("properties", {}).items()
+    }
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": schema.get("required", []),
+        "additionalProperties": False,
+    }
+    return ToolSpec(action.name, description(action), parameters, action.family)
+
+
+def description(action: type[Arguments]) -> str:
+    """The tool's description: its docstring, which is one line."""
+    return (action.__doc__ or "").strip()
+
+
+class Catalog:
+    """The actions that an environment offers, by name."""
+
+    def __init__(
+        self, actions: Mapping[str, type[Arguments]], bounds: Bounds | None = None
+    ) -> None:
+        self._actions = dict(actions)
+        self._bounds = bounds or {}
+        self.tools = tuple(tool(a, self._bounds.get(name)) for name, a in self._actions.items())
+
+    def check(self, call: Call) -> Call:
+        """The call with defaults filled in, or with `error` saying what is wrong with it."""
+        if call.error:
+            return call
+        action = self._actions.get(call.name)
+        if action is None:
+            return msgspec.structs.replace(call, error=self._unknown(call.name))
+        try:
+            arguments = msgspec.convert(call.arguments, action)
+        except msgspec.ValidationError as problem:
+            return msgspec.structs.replace(call, error=_explain(str(problem), action))
+        filled = msgspec.structs.asdict(arguments)
+        error = self._too_large(call.name, filled)
+        return msgspec.structs.replace(call, arguments=filled, error=error)
+
+    def arguments(self, call: Call) -> Arguments:
+        """The typed arguments of a call that `check` found sound."""
+        return msgspec.convert(call.arguments, self._actions[call.name])
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._actions, n=2)
+        hint = f"Did you mean {' or '.join(near)}?" if near else ""
+        known = f"The tools are {', '.join(self._actions)}."
+        return f"There is no tool {name[:60]!r}. {hint or known}"
+
+    def _too_large(self, name: str, filled: Mapping[str, Any]) -> str:
+        """What a tighter bound of the task refuses."""
+        for argument, keywords in self._bounds.get(name, {}).items():
+            if "maximum" in keywords and filled[argument] > keywords["maximum"]:
+                return (
+                    f"{name}: `{argument}` may be at most {keywords['maximum']} in this task, "
+                    f"got {filled[argument]}."
+                )
+        return ""
+
+
+def _explain(problem: str, action: type[Arguments]) -> str:
+    """msgspec's sentence as one that names tool, argument and what is allowed."""
+    what, _, place = problem.partition(" - at `$.")
+    known = ", ".join(action.__struct_fields__) or "none"
+    if "unknown field" in what:
+        wrong = what.split("`")[1][:60]
+        return f"{action.name} has no argument `{wrong}`; its arguments: {known}."
+    if "missing required field" in what:
+        return f"{action.name} needs the argument `{what.split('`')[1]}`; its arguments: {known}."
+    if place:
+        return f"{action.name}: argument `{place.rstrip('`')}`: {what[0].lower()}{what[1:]}."
+    return f"{action.name}: the arguments must be one object with: {known}."

@@ -1,0 +1,31 @@
+"""Which actions a workstation offers for one task, with the bounds that the task sets."""
+
+from houston_daemon.environments.arguments import Arguments, Bounds, Catalog
+from houston_daemon.environments.workstation.actions_command import COMMAND_ACTIONS
+from houston_daemon.environments.workstation.actions_file import FILE_ACTIONS
+from houston_daemon.environments.workstation.actions_system import SYSTEM_ACTIONS
+from houston_shared.errors import ConfigurationError
+from houston_shared.task import Task
+
+ACTIONS: dict[str, type[Arguments]] = {
+    action.name: action for action in (*COMMAND_ACTIONS, *FILE_ACTIONS, *SYSTEM_ACTIONS)
+}
+"""Every action of the workstation by name."""
+
+
+def catalog(task: Task) -> Catalog:
+    """The task's tools; raises ConfigurationError when it names one that does not exist."""
+    unknown = [name for name in task.tools if name not in ACTIONS]
+    if unknown:
+        raise ConfigurationError(
+            f"Task {task.name}: `tools` names {unknown[0]!r}; the workstation has "
+            f"{', '.join(ACTIONS)}."
+        )
+    chosen = {name: ACTIONS[name] for name in ACTIONS if not task.tools or name in task.tools}
+    return Catalog(chosen, _bounds(task))
+
+
+def _bounds(task: Task) -> Bounds:
+    """A model that decodes under the schema cannot ask for a longer sleep than the task allows."""
+    longest = max(1, int(task.budget.sleep_seconds))
+    return {"sleep": {"sleep_time": {"maximum": min(86_400, longest)}}}

@@ -1,0 +1,92 @@
+"""What a workstation remembers between calls, so that a restarted worker goes on where it was.
+
+One JSON file under the rollout's folder on the host, replaced atomically after a change. It holds
+what no other place can tell: the open file, what was hidden of a session's output, whether the last
+action was a thought, and the closing of a step until the next call runs (so that closing the same
+step twice, around a crash, gives the same bytes).
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.environments.protocol import Closing
+from houston_shared.records import FileChange, TerminalSpan
+
+_MOST_SEEN = 500
+
+
+class OpenFile(msgspec.Struct, kw_only=True):
+    """The file window."""
+
+    path: str
+    first: int
+    last: int
+    """Last line that was shown."""
+    lines: int
+    """Lines that the window asks for (context_lines)."""
+
+
+class KeptClosing(msgspec.Struct, frozen=True, kw_only=True):
+    """What closing a step found."""
+
+    step: int
+    snapshot: str
+    files: tuple[FileChange, ...]
+    more_files: int
+    spans: tuple[TerminalSpan, ...]
+
+    def closing(self) -> Closing:
+        """As the loop takes it."""
+        return Closing(self.snapshot, self.files, self.more_files, self.spans)
+
+
+class State(msgspec.Struct, kw_only=True):
+    """Everything in the file."""
+
+    open_file: OpenFile | None = None
+    seen: dict[str, str] = {}
+    """Path → version (inode, size, time) of a file when the agent last saw it."""
+    cleared: dict[str, int] = {}
+    """Session → log offset before which output is hidden."""
+    last_action: str = ""
+    ends: dict[str, int] = {}
+    """Session → log offset up to which spans were recorded."""
+    marked_at: float = 0.0
+    """Unix time at which `ends` was taken."""
+    pending: tuple[FileChange, ...] = ()
+    """Changes that a snapshot within the open step already took (before an evaluation)."""
+    more_pending: int = 0
+    closing: KeptClosing | None = None
+
+
+class StateFile:
+    """Reads once, writes after changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = b""
+        self.now = State()
+
+    def load(self) -> None:
+        """Find the state again; a rollout's first start has none."""
+        if self._path.exists():
+            self._written = self._path.read_bytes()
+            self.now = msgspec.json.decode(self._written, type=State)
+
+    def save(self) -> None:
+        """Write the state if it changed: beside, then in place of the old one."""
+        while len(self.now.seen) > _MOST_SEEN:
+            del self.now.seen[next(iter(self.now.seen))]
+        data = msgspec.json.encode(self.now)
+        if data == self._written:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_suffix(".new")
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        self._written = data
