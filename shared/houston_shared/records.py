@@ -182,6 +182,8 @@ class ForkBody(Record, frozen=True):
     """Whether the summary was made without the model, after failed tries."""
     sample_seq: int | None = None
     """The summary's sample, None when mechanical."""
+    before: int = 0
+    """Number of the step that the new context comes before: steps from here on were sampled in it."""
 
 
 class Guidance(Record, frozen=True):
