@@ -72,7 +72,9 @@ class Terminal(Protocol):
         """Type `text` into whatever runs in the foreground, as a person would at a prompt."""
         ...
 
-    async def status(self) -> TerminalStatus: ...
+    async def status(self) -> TerminalStatus:
+        """How the terminal stands now."""
+        ...
 
     async def lines(self, start: int, end: int | None = None) -> list[str]:
         """The log between two byte offsets as screen lines (carriage returns and escapes applied).
@@ -85,7 +87,9 @@ class Terminal(Protocol):
         """Signal the processes of the foreground command, never the shell; returns their names."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """End the session and everything that runs in it; the log stays."""
+        ...
 
 
 class Snapshots(Protocol):
@@ -138,6 +142,8 @@ class Host(Protocol):
     name: str
     workspace: Path
     """The workspace as seen from outside the sandbox."""
+    inside: str
+    """The workspace's path as the agent sees it: /workspace, or the real one without a sandbox."""
 
     async def prepare(self, source: Path | None) -> None:
         """Make the rollout's folders; copy `source` into the workspace the first time only."""
@@ -147,7 +153,9 @@ class Host(Protocol):
         """Find (after a restart too) or create a terminal. Raises TerminalMissing."""
         ...
 
-    async def terminals(self) -> list[TerminalStatus]: ...
+    async def terminals(self) -> list[TerminalStatus]:
+        """All terminals that were opened and not closed, by name."""
+        ...
 
     async def spawn(
         self,
@@ -159,16 +167,20 @@ class Host(Protocol):
         environment: Mapping[str, str] | None = None,
         stop: asyncio.Event | None = None,
         output_limit: int = 4_000_000,
+        cwd: str = "",
     ) -> Finished:
         """Run a process in a sandbox of its own.
 
-        writable=False maps workspace and `extra_read` read-only beside a scratch folder
-        (evaluators: they execute what the agent wrote).
+        writable=False maps workspace and `extra_read` (at their own paths) read-only beside a
+        scratch folder (evaluators: they execute what the agent wrote).
+        cwd: as the process sees it; by default the workspace, or the scratch folder.
         """
         ...
 
     @property
-    def snapshots(self) -> Snapshots: ...
+    def snapshots(self) -> Snapshots:
+        """The rollout's shadow repository."""
+        ...
 
     async def close(self) -> None:
         """Let go of the host; terminals go on."""

@@ -1,0 +1,234 @@
+"""This machine as a host of one rollout: its folders, terminals, sandboxed processes, snapshots.
+
+Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, and `private/`
+(the sandbox's own home and /tmp, shared by the rollout's terminals). Nothing here is the daemon's:
+whoever makes a LocalHost of the same root and rollout finds what an earlier one left.
+"""
+
+import asyncio
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from houston_daemon.hosts import spawn, terminal_start, terminal_state
+from houston_daemon.hosts.errors import TerminalMissing
+from houston_daemon.hosts.probe import probe
+from houston_daemon.hosts.protocol import Finished, TerminalStatus
+from houston_daemon.hosts.sandbox import COMMANDS, Sandbox
+from houston_daemon.hosts.snapshots import ShadowRepository
+from houston_daemon.hosts.terminal_log import TerminalLog
+from houston_daemon.hosts.terminals import LocalTerminal
+from houston_daemon.hosts.tmux import Tmux, socket_for
+from houston_shared.errors import HoustonError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+class LocalHost:
+    """One rollout's part of this machine; see `protocol.Host`."""
+
+    def __init__(
+        self,
+        root: Path,
+        rollout: str,
+        *,
+        sandbox: Literal["bubblewrap", "none"],
+        network: bool,
+        hidden: tuple[Path, ...],
+        read: tuple[Path, ...] = (),
+        devices: tuple[Path, ...] = (),
+        gpus: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = "local"
+        self.folder = root.absolute() / "rollouts" / rollout
+        self.workspace = self.folder / "workspace"
+        self.sandbox = Sandbox(
+            kind=sandbox,
+            workspace=self.workspace,
+            home=self.folder / "private" / "home",
+            temporary=self.folder / "private" / "tmp",
+            network=network,
+            hidden=(*hidden, root.absolute()),
+            read=read,
+            devices=devices,
+            gpus=gpus,
+            environment=dict(environment or {}),
+        )
+        self.inside = self.sandbox.inside
+        """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""
+        self._terminals: dict[str, LocalTerminal] = {}
+        self._opening = asyncio.Lock()
+        self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
+
+    async def probe(self) -> HoustonError | None:
+        """Try a real spawn; None when it works, else cause and next step."""
+        return await probe(self.sandbox)
+
+    async def prepare(self, source: Path | None) -> None:
+        """Make the rollout's folders; copy `source` into the workspace the first time only.
+
+        Raises HoustonError when the sandbox does not work here or `source` cannot be copied.
+        """
+        for path in (self.sandbox.home, self.sandbox.temporary, self.folder / "terminals"):
+            path.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        if not self.workspace.exists():
+            await asyncio.to_thread(_copy_whole, source, self.workspace)
+        trouble = await self.probe()
+        if trouble is not None:
+            raise trouble
+
+    async def terminal(self, name: str, create: bool = False) -> LocalTerminal:
+        """Find a terminal, also one of an earlier process, or open it.
+
+        With `create`, a terminal whose shell has ended gets a new shell; its log goes on.
+        Raises TerminalMissing, and HoustonError for a name that no terminal can have.
+        """
+        if not _NAME.fullmatch(name):
+            raise HoustonError(
+                f"{name!r} cannot name a terminal.",
+                next="Use up to 64 letters, digits, _ and -, not starting with -.",
+            )
+        async with self._opening:
+            found = await self._find(name)
+            if found is not None and not (create and found.state.ended):
+                return found
+            if not create:
+                raise TerminalMissing(name)
+            if found is not None:
+                await found.end_processes()
+            return await self._open(name)
+
+    async def terminals(self) -> list[TerminalStatus]:
+        """All terminals that were opened and not closed, by name."""
+        folder = self.folder / "terminals"
+        names = sorted(path.parent.name for path in folder.glob("*/state.json"))
+        found = [await self._find(name) for name in names]
+        return [await terminal.status() for terminal in found if terminal is not None]
+
+    def log(self, name: str) -> TerminalLog:
+        """The byte log of a terminal, of a closed one too."""
+        return TerminalLog(self.folder / "terminals" / name)
+
+    async def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float,
+        writable: bool = True,
+        extra_read: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+        stop: asyncio.Event | None = None,
+        output_limit: int = 4_000_000,
+        cwd: str = "",
+    ) -> Finished:
+        """Run a process in a sandbox of its own; see `protocol.Host.spawn`.
+
+        cwd: a path as the process sees it; by default the workspace, or the scratch folder when
+        not `writable`. An evaluator sees `extra_read` at their own paths, read-only.
+        """
+        token = spawn.new_token()
+        values = {**(environment or {}), spawn.TOKEN: token.partition("=")[2]}
+        scratch: Path | None = None
+        if not writable:
+            scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))
+        try:
+            argv = self.sandbox.wrap(
+                command,
+                environment=values,
+                scratch=scratch,
+                extra_read=[path.absolute() for path in extra_read],
+                cwd=cwd,
+                dies_with_parent=True,
+            )
+            return await spawn.run_to_end(
+                argv, token=token, seconds=seconds, stop=stop, output_limit=output_limit
+            )
+        finally:
+            if scratch is not None:
+                await asyncio.to_thread(_remove, scratch)
+
+    @property
+    def snapshots(self) -> ShadowRepository:
+        """The rollout's shadow repository."""
+        return self._snapshots
+
+    async def close(self) -> None:
+        """Let go of the host; terminals go on."""
+        self._terminals.clear()
+        await self._snapshots.close()
+
+    async def destroy_terminals(self) -> None:
+        """End every terminal of the rollout, and its tmux server."""
+        folder = self.folder / "terminals"
+        for path in folder.glob("*/state.json"):
+            found = await self._find(path.parent.name)
+            if found is not None:
+                await found.close()
+        self._terminals.clear()
+        if folder.exists():
+            await Tmux(socket_for(folder)).call("kill-server")
+
+    async def _find(self, name: str) -> LocalTerminal | None:
+        known = self._terminals.get(name)
+        if known is not None:
+            return None if known.state.closed else known
+        folder = self.folder / "terminals" / name
+        state = terminal_state.load(folder)
+        if state is None or state.closed:
+            return None
+        found = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
+        await found.settle()
+        self._terminals[name] = found
+        return found
+
+    async def _open(self, name: str) -> LocalTerminal:
+        folder = self.folder / "terminals" / name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tmux = self._tmux()
+        log = TerminalLog(folder)
+        state = await terminal_start.start(name, folder, tmux, log, self._launch)
+        opened = LocalTerminal(folder, tmux, state, self._command_path(folder))
+        self._terminals[name] = opened
+        return opened
+
+    def _launch(self, commands: Path, shell: str, token: str) -> list[str]:
+        marked = {"HOUSTON_TERMINAL": token}
+        if self.sandbox.kind == "none":
+            return self.sandbox.wrap(["/bin/bash", "-c", shell], environment=marked)
+        inner = ["script", "-e", "-q", "-c", shell, "/dev/null"]
+        return self.sandbox.wrap(inner, environment=marked, commands=commands)
+
+    def _command_path(self, folder: Path) -> str:
+        if self.sandbox.kind == "none":
+            return str(folder / "commands" / "command")
+        return f"{COMMANDS}/command"
+
+    def _tmux(self) -> Tmux:
+        return Tmux(socket_for(self.folder / "terminals"))
+
+
+def _copy_whole(source: Path | None, target: Path) -> None:
+    """Copy a folder beside its place and move it there: half a copy is never a workspace."""
+    if source is None:
+        target.mkdir(parents=True)
+        return
+    beside = target.with_name("workspace.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        shutil.copytree(source, beside, symlinks=True)
+    except (OSError, shutil.Error) as error:
+        raise HoustonError(
+            f"The workspace {source} could not be copied: {error}.", "The rollout has no workspace."
+        ) from error
+    beside.rename(target)
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)

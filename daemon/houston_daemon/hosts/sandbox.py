@@ -1,0 +1,212 @@
+"""What a sandboxed process may see, as bubblewrap's arguments.
+
+Mapped: the system's programs and libraries read-only, a few files of /etc, the Python that
+`python3` resolves to, the rollout's workspace, home and temporary folder, and what the task names.
+Not mapped: everything else, so the home of the daemon, its sockets, keys and other rollouts; where
+they lie below something mapped, an empty folder hides them. This module builds arguments; it
+starts nothing and does not know what will run.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from houston_shared.errors import HoustonError
+
+INSIDE = "/workspace"
+"""Where the workspace lies for a sandboxed process, on every host and in every rollout."""
+HOME = "/home/agent"
+SCRATCH = "/scratch"
+COMMANDS = "/run/houston"
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+_ETC = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies",
+    "debian_version", "fonts", "group", "gai.conf", "host.conf", "hosts", "inputrc",
+    "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "nsswitch.conf", "OpenCL",
+    "os-release", "passwd", "pki", "profile", "protocols", "python3", "R", "rpc", "services",
+    "ssl", "terminfo", "timezone", "vulkan",
+)  # fmt: skip
+_NETWORK_ETC = ("resolv.conf",)
+_GPU_DEVICES = ("nvidia", "dri", "kfd")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """How one rollout's processes are shut in."""
+
+    kind: Literal["bubblewrap", "none"]
+    workspace: Path
+    home: Path
+    """The rollout's own home folder, kept over its terminals."""
+    temporary: Path
+    """Its own /tmp."""
+    network: bool = False
+    hidden: tuple[Path, ...] = ()
+    """Never shown, even below something that is."""
+    read: tuple[Path, ...] = ()
+    devices: tuple[Path, ...] = ()
+    gpus: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inside(self) -> str:
+        """The workspace's path as the agent sees it."""
+        return INSIDE if self.kind == "bubblewrap" else str(self.workspace)
+
+    def wrap(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        commands: Path | None = None,
+        scratch: Path | None = None,
+        extra_read: Sequence[Path] = (),
+        cwd: str = "",
+        dies_with_parent: bool = False,
+    ) -> list[str]:
+        """The argument list that runs `command` shut in (or, for "none", with a clean environment).
+
+        commands: a folder shown read-only at /run/houston.
+        scratch: shown writable at /scratch; workspace and `extra_read` are read-only then.
+        Raises HoustonError when something to be mapped lies in a hidden place or is missing.
+        """
+        values = self._environment(scratch)
+        values.update(environment or {})
+        if self.kind == "none":
+            where = cwd or str(scratch or self.workspace)
+            pairs = [f"{key}={value}" for key, value in values.items()]
+            return ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
+        arguments = [shutil.which("bwrap") or "bwrap", *self._walls(dies_with_parent)]
+        arguments += self._system()
+        for path in self.hidden:
+            arguments += _cover(path, self.read)
+        arguments += self._rollout(scratch, extra_read)
+        if commands is not None:
+            arguments += ["--ro-bind", str(commands), COMMANDS]
+        arguments += ["--remount-ro", "/", "--clearenv"]
+        for key, value in values.items():
+            arguments += ["--setenv", key, value]
+        where = cwd or (SCRATCH if scratch else INSIDE)
+        return [*arguments, "--chdir", where, "--", *command]
+
+    def _walls(self, dies_with_parent: bool) -> list[str]:
+        walls = ["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        walls += ["--unshare-cgroup-try", "--hostname", "houston", "--new-session"]
+        walls += ["--cap-drop", "ALL"]
+        if not self.network:
+            walls.append("--unshare-net")
+        if dies_with_parent:
+            walls.append("--die-with-parent")
+        return walls
+
+    def _system(self) -> list[str]:
+        arguments: list[str] = []
+        for name in _SYSTEM:
+            path = Path(name)
+            if path.is_symlink():
+                arguments += ["--symlink", os.readlink(path), name]  # noqa: PTH115
+            elif path.is_dir():
+                arguments += ["--ro-bind", name, name]
+        for name in _ETC + (_NETWORK_ETC if self.network else ()):
+            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for folder in python_folders():
+            arguments += ["--ro-bind", folder, folder]
+        arguments += ["--dev", "/dev", "--proc", "/proc"]
+        arguments += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
+        for path in self.read:
+            self._refuse_hidden(path)
+            arguments += ["--ro-bind", str(path), str(path)]
+        for path in self._devices():
+            arguments += ["--dev-bind", str(path), str(path)]
+        if self.gpus:
+            arguments += ["--ro-bind-try", "/sys", "/sys"]
+        return arguments
+
+    def _devices(self) -> list[Path]:
+        found = list(self.devices)
+        if self.gpus:
+            found += [p for p in sorted(Path("/dev").iterdir()) if p.name.startswith(_GPU_DEVICES)]
+        return found
+
+    def _rollout(self, scratch: Path | None, extra_read: Sequence[Path]) -> list[str]:
+        arguments: list[str] = []
+        for path in extra_read:
+            arguments += ["--ro-bind", str(path), str(path)]
+        if scratch is not None:
+            arguments += ["--ro-bind", str(self.workspace), INSIDE]
+            return [*arguments, "--bind", str(scratch), SCRATCH, "--bind", str(scratch), "/tmp"]
+        arguments += ["--bind", str(self.workspace), INSIDE]
+        arguments += ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME]
+        return arguments
+
+    def _environment(self, scratch: Path | None) -> dict[str, str]:
+        folders = [f"{folder}/bin" for folder in python_folders()]
+        shut_in = self.kind == "bubblewrap"
+        place = (SCRATCH if shut_in else str(scratch)) if scratch else ""
+        own_home = HOME if shut_in else str(Path.home())
+        values = {
+            "PATH": ":".join([*folders, _PATH]) if shut_in else os.environ.get("PATH", _PATH),
+            "HOME": place or own_home,
+            "TMPDIR": place or "/tmp",
+            "LANG": "C.UTF-8",
+            "TERM": "screen-256color",
+            "SHELL": "/bin/bash",
+            "USER": "agent",
+            "WORKSPACE": self.inside,
+        }
+        values.update(self.environment)
+        return values
+
+    def _refuse_hidden(self, path: Path) -> None:
+        for hidden in self.hidden:
+            if path.resolve().is_relative_to(hidden.resolve()):
+                raise HoustonError(
+                    f"The task maps {path}, which lies in {hidden}, a place agents must not see.",
+                    "No process was started.",
+                    "Take it out of [sandbox] read.",
+                )
+
+
+def _cover(path: Path, read: Sequence[Path]) -> list[str]:
+    """Arguments that put nothing over `path` where it would show below something mapped."""
+    try:
+        real = path.resolve(strict=True)
+    except OSError:
+        return []
+    shown = [*map(Path, _SYSTEM), *map(Path, python_folders()), *read]
+    if not any(real.is_relative_to(folder.resolve()) for folder in shown):
+        return []
+    if real.is_dir():
+        return ["--tmpfs", str(real)]
+    return ["--ro-bind", "/dev/null", str(real)]
+
+
+@lru_cache(maxsize=1)
+def python_folders() -> tuple[str, ...]:
+    """Folders of the Python that `python3` starts, where they lie outside the system's own.
+
+    Such as a pyenv version or a virtual environment with its base; first the one whose bin/ leads.
+    """
+    program = shutil.which("python3")
+    if program is None:
+        return ()
+    ask = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix]))"
+    done = subprocess.run([program, "-c", ask], capture_output=True, timeout=30, check=False)
+    if done.returncode:
+        return ()
+    found: list[str] = []
+    for prefix in json.loads(done.stdout):
+        known = any(Path(prefix).is_relative_to(folder) for folder in (*_SYSTEM, *found))
+        too_much = Path.home().is_relative_to(prefix)
+        if not known and not too_much:
+            found.append(prefix)
+    return tuple(found)

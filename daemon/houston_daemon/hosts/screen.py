@@ -1,0 +1,123 @@
+"""Terminal bytes as the lines a person would see.
+
+Knows carriage return, backspace, tab, line and cursor movement, erase in line, and drops every
+other control sequence (ECMA-48 §5.4, xterm's OSC). It is not an emulator: lines never wrap, and
+a program that paints a whole screen leaves its pages one below the other.
+Invalid UTF-8 becomes U+FFFD. Text without control characters takes a path without a loop over
+characters, so that 20 MB of a log render in well under a second.
+"""
+
+import re
+
+_ESCAPE = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links, our marks
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # DCS, SOS, PM, APC
+    r"|\x1b[ -/]+[0-~]"  # character sets
+    r"|\x1b[0-Z\\^-~]"  # single ones (but not CSI)
+)
+_CSI = re.compile(r"\x1b\[([0-?]*)[ -/]*([@-~])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?\Z")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_PIECE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f]+")
+_MAX_COLUMN = 100_000
+_SCREEN_ROWS = 200
+_TAIL = 5000
+
+
+def render(data: bytes) -> list[str]:
+    """Lines of `data` as they stand after all of it was printed.
+
+    A last line without its line feed counts as a line; an empty one does not.
+    """
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    if not _CONTROL.search(text):
+        lines = text.split("\n")
+    else:
+        text = _ESCAPE.sub("", text)
+        text = text[:-_TAIL] + _UNFINISHED.sub("", text[-_TAIL:])
+        screen = _Screen()
+        for line in text.split("\n"):
+            screen.feed(line)
+        lines = screen.rows
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+class _Screen:
+    """Rows written so far and a cursor; rows grow as needed."""
+
+    def __init__(self) -> None:
+        self.rows: list[str] = []
+        self.row = 0
+        self.column = 0
+
+    def feed(self, line: str) -> None:
+        """Print one line and its line feed."""
+        if self.row == len(self.rows) and not self.column and not _CONTROL.search(line):
+            self.rows.append(line)
+        else:
+            for piece in _PIECE.findall(line):
+                self._piece(piece)
+            if self.row >= len(self.rows):
+                self._write("")
+        self.row += 1
+        self.column = 0
+
+    def _piece(self, piece: str) -> None:
+        first = piece[0]
+        if first >= " " and first != "\x7f":
+            self._write(piece)
+        elif first == "\r":
+            self.column = 0
+        elif first == "\b":
+            self.column = max(0, self.column - 1)
+        elif first == "\t":
+            self._write("\t")
+        elif first == "\x1b" and len(piece) > 1:
+            self._control(piece)
+
+    def _write(self, text: str) -> None:
+        while self.row >= len(self.rows):
+            self.rows.append("")
+        old = self.rows[self.row]
+        end = self.column + len(text)
+        if self.column >= len(old):
+            self.rows[self.row] = old + " " * (self.column - len(old)) + text
+        else:
+            self.rows[self.row] = old[: self.column] + text + old[end:]
+        self.column = end
+
+    def _control(self, piece: str) -> None:
+        match = _CSI.fullmatch(piece)
+        if match is None:
+            return
+        parameters, final = match.groups()
+        first = parameters.split(";")[0]
+        count = int(first) if first.isdigit() else 0
+        step = min(max(1, count), _MAX_COLUMN)
+        if final == "K":
+            self._erase(count)
+        elif final == "C":
+            self.column = min(self.column + step, _MAX_COLUMN)
+        elif final == "D":
+            self.column = max(0, self.column - step)
+        elif final == "G":
+            self.column = step - 1
+        elif final in "AF":
+            self.row = max(0, len(self.rows) - _SCREEN_ROWS, self.row - step)
+            self.column = 0 if final == "F" else self.column
+        elif final in "BE":
+            self.row = min(len(self.rows), self.row + step)
+            self.column = 0 if final == "E" else self.column
+
+    def _erase(self, what: int) -> None:
+        if self.row >= len(self.rows):
+            return
+        old = self.rows[self.row]
+        if what == 0:
+            self.rows[self.row] = old[: self.column]
+        elif what == 1:
+            self.rows[self.row] = " " * min(self.column, len(old)) + old[self.column :]
+        elif what == 2:
+            self.rows[self.row] = ""

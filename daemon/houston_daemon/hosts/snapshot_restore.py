@@ -1,0 +1,115 @@
+"""Writes the state of a snapshot into a folder, and says what could not be brought back."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pygit2
+
+from houston_daemon.hosts import large_files
+from houston_daemon.hosts.beneath import Beneath
+from houston_daemon.hosts.snapshot_scan import FileMark, scan
+from houston_daemon.hosts.snapshot_tree import (
+    LINK,
+    PROGRAM,
+    About,
+    Beside,
+    TreeFile,
+    about_of,
+    files_of,
+    walk,
+)
+
+Known = Mapping[str, tuple[FileMark, TreeFile]]
+"""Files of the folder whose content is known from an earlier look."""
+
+
+def restore(
+    repo: pygit2.Repository, commit: pygit2.Commit, into: Path, large: Path, known: Known
+) -> list[str]:
+    """Make `into` equal to the snapshot; returns the paths that could not be brought back.
+
+    What the snapshot does not have is removed; files that are right already are left alone, so
+    that a large file which was only recorded survives where it still lies untouched.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    wanted, about = dict(walk(files_of(commit))), about_of(commit)
+    present = scan(into)
+    right = {
+        path
+        for path, mark in present.files.items()
+        if path in known and known[path] == (mark, wanted.get(path))
+    }
+    right |= {path for path in about.beside if _untouched(about.beside[path], present.files, path)}
+    lost: list[str] = sorted(about.skipped)
+    with Beneath(into) as folder:
+        for path in (*present.files, *present.skipped):
+            if path not in right and path not in about.skipped:
+                folder.remove(path)
+        for path in sorted(wanted.keys() - right):
+            if not _write(repo, folder, path, wanted[path]):
+                lost.append(path)
+        for path in sorted(about.beside.keys() - right):
+            if not _bring_back(folder, path, about.beside[path], large):
+                lost.append(path)
+        for path in about.empty:
+            folder.remove_unless_folder(path)
+            folder.make_folder(path)
+    _drop_empty(into, about)
+    return lost
+
+
+def _untouched(recorded: Beside, files: Mapping[str, FileMark], path: str) -> bool:
+    mark = files.get(path)
+    return mark is not None and mark[1:3] == (recorded.size, recorded.mtime_ns)
+
+
+def _write(repo: pygit2.Repository, folder: Beneath, path: str, file: TreeFile) -> bool:
+    data = repo[file.oid].data
+    try:
+        folder.remove(path)
+        folder.clear_way(path)
+        if file.mode == LINK:
+            folder.make_link(path, data)
+            return True
+        mode = 0o755 if file.mode == PROGRAM else 0o644
+        descriptor = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as output:
+            output.write(data)
+            os.fchmod(output.fileno(), mode)
+    except OSError:
+        return False
+    return True
+
+
+def _bring_back(folder: Beneath, path: str, recorded: Beside, large: Path) -> bool:
+    if not recorded.stored:
+        return False
+    try:
+        source = os.open(large / recorded.stored, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        folder.remove(path)
+        folder.clear_way(path)
+        target = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(target, "wb") as output:
+            large_files.copy(source, output.fileno())
+            os.fchmod(output.fileno(), recorded.mode & 0o777)
+            os.utime(output.fileno(), ns=(recorded.mtime_ns, recorded.mtime_ns))
+    except OSError:
+        return False
+    finally:
+        os.close(source)
+    return True
+
+
+def _drop_empty(into: Path, about: About) -> None:
+    """Remove folders that the removals left empty; those the snapshot had empty stay."""
+    kept = set(about.empty)
+    for place, _, _ in os.walk(into, topdown=False):
+        path = os.path.relpath(place, into)
+        if path != "." and path not in kept:
+            with contextlib.suppress(OSError):  # not empty, or gone
+                os.rmdir(place)  # noqa: PTH106

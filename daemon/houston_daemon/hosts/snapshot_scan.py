@@ -1,0 +1,78 @@
+"""One look at every file of a workspace: what is there, and which of it may have changed.
+
+Compares size, times, inode and mode (as git's index does); contents are not read here. A folder or
+file that vanishes meanwhile was not there; one that may not be read is named.
+"""
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FileMark = tuple[int, int, int, int, int]
+"""mode, size in bytes, mtime and ctime in ns, inode: equal marks mean an untouched file."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """Paths are relative to the workspace, with `/`."""
+
+    files: dict[str, FileMark] = field(default_factory=dict)
+    """Regular files and symbolic links."""
+    empty: list[str] = field(default_factory=list)
+    """Folders with nothing in them, which a git tree cannot hold."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """What is neither file, link nor folder, or may not be read, and why."""
+
+
+def scan(root: Path) -> Scan:
+    """Look at every file below `root`; links are not followed."""
+    found = Scan()
+    waiting = [""]
+    top = os.fspath(root)
+    while waiting:
+        _look_into(top, waiting.pop(), found, waiting)
+    found.empty.sort()
+    return found
+
+
+def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
+    prefix = f"{folder}/" if folder else ""
+    nothing = True
+    try:
+        with os.scandir(f"{top}/{folder}") as entries:
+            for entry in entries:
+                nothing = False
+                path = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+                else:
+                    _note(path, entry, found)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        found.skipped[folder] = f"cannot be read: {error.strerror}"
+        return
+    if nothing and folder:
+        found.empty.append(folder)
+
+
+def _note(path: str, entry: "os.DirEntry[str]", found: Scan) -> None:
+    try:
+        known = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    mode = known.st_mode
+    if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+        size, mtime, ctime = known.st_size, known.st_mtime_ns, known.st_ctime_ns
+        found.files[path] = (mode, size, mtime, ctime, known.st_ino)
+    else:
+        found.skipped[path] = _SPECIAL.get(stat.S_IFMT(mode), "special file")
+
+
+_SPECIAL = {
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "block device",
+    stat.S_IFCHR: "character device",
+}

@@ -1,0 +1,128 @@
+"""Starts a terminal: the pane's command, its log, and the first words with the new shell.
+
+The shell is an interactive bash whose input is a pipe of ours and whose terminal is a fresh pty
+inside the sandbox (made by `script`), so that Ctrl-C, job control and TIOCSTI stay in.
+"""
+
+import asyncio
+import os
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from houston_daemon.hosts import processes, terminal_marks, terminal_state
+from houston_daemon.hosts.errors import TerminalDead
+from houston_daemon.hosts.terminal_log import TerminalLog
+from houston_daemon.hosts.terminal_state import TerminalState
+from houston_daemon.hosts.tmux import Tmux
+
+START_SECONDS = 20.0
+SHELL = "PS1= exec bash --noprofile --norc --noediting -i <&9 9<&-"
+"""Reads our lines from descriptor 9; `PS1=` because prompts are written by us."""
+
+Launch = Callable[[Path, str, str], Sequence[str]]
+"""(folder with the command file, shell line, token) → argument list of the pane's command."""
+
+
+async def start(
+    name: str, folder: Path, tmux: Tmux, log: TerminalLog, launch: Launch
+) -> TerminalState:
+    """Open a new session for `name`; its log goes on where an earlier one ended.
+
+    Raises TerminalDead when the shell does not answer, with what it said instead.
+    """
+    state = TerminalState(name, token=secrets.token_hex(16))
+    fifo = folder / "shell"
+    (folder / "commands").mkdir(parents=True, exist_ok=True)
+    fifo.unlink(missing_ok=True)
+    os.mkfifo(fifo, 0o600)
+    script = folder / "start.sh"
+    argv = launch(folder / "commands", SHELL, state.token)
+    script.write_text(f"exec 9<>{shlex.quote(str(fifo))}\nexec {shlex.join(argv)}\n")
+    script.chmod(0o600)
+    await tmux.kill_session(name)
+    notice = b"\r\n[houston: a new shell was started here]\r\n" if log.size() else b""
+    segment = log.begin_segment(notice)
+    before = log.size()
+    await tmux.new_session(
+        name, f"exec /bin/sh {shlex.quote(str(script))}", sink_command(folder, segment)
+    )
+    await _greet(state, folder, tmux, log, before)
+    state.sink = await sink_of(folder)
+    terminal_state.save(folder, state)
+    return state
+
+
+def sink_command(folder: Path, segment: Path) -> str:
+    """The shell line that appends what it reads to `segment` and leaves its pid."""
+    pid, log = shlex.quote(str(folder / "sink.pid")), shlex.quote(str(segment))
+    return f"echo $$ >{pid}; exec cat >>{log}"
+
+
+async def sink_of(folder: Path) -> processes.ProcessKey:
+    """The process that writes the log, once it has said its pid (NOBODY after a second)."""
+    for _ in range(200):
+        try:
+            text = (folder / "sink.pid").read_text().strip()
+        except FileNotFoundError:
+            text = ""
+        if text:
+            return processes.key_of(int(text))
+        await asyncio.sleep(0.005)
+    return processes.NOBODY
+
+
+async def _greet(
+    state: TerminalState, folder: Path, tmux: Tmux, log: TerminalLog, before: int
+) -> None:
+    nonce = secrets.token_hex(16)
+    pane = await tmux.pane(state.name)
+    if pane is None:
+        raise TerminalDead(state.name, "tmux did not keep its session")
+    state.pane = processes.key_of(pane[0])
+    deadline = time.monotonic() + START_SECONDS
+    greeted = False
+    mark = terminal_marks.ready_mark(nonce)
+    while time.monotonic() < deadline:
+        if not greeted:
+            greeted = write_lines(folder, terminal_marks.greeting(nonce))
+        _, found, rest = log.read(before, log.size()).partition(mark)
+        if found and b"\x07" in rest:
+            tty, shell = rest.partition(b"\x07")[0].decode().split(" ")
+            _recognise(state, tty, int(shell))
+            return
+        if not processes.is_alive(state.pane):
+            break
+        await asyncio.sleep(0.003)
+    said = " ".join(log.lines(before))[-300:]
+    raise TerminalDead(state.name, f"its shell did not start ({said or 'it said nothing'})")
+
+
+def _recognise(state: TerminalState, tty: str, shell: int) -> None:
+    """Find the shell and the sandbox's first process among the pane's, as seen from here."""
+    below = processes.descendants(state.pane.pid, processes.table())
+    state.tty = tty
+    for pid in [state.pane.pid, *(entry.pid for entry in below)]:
+        if processes.inner_pid(pid) == shell:
+            state.shell = processes.key_of(pid)
+    for entry in below:
+        if processes.inner_pid(entry.pid) == 1 != entry.pid:
+            state.init = processes.key_of(entry.pid)
+    if state.shell == processes.NOBODY:
+        raise TerminalDead(state.name, "its shell ended at once")
+
+
+def write_lines(folder: Path, lines: bytes) -> bool:
+    """Hand lines to the shell, all of them or none; False when nobody reads."""
+    try:
+        descriptor = os.open(folder / "shell", os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return os.write(descriptor, lines) == len(lines)
+    except (BlockingIOError, BrokenPipeError):
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,314 @@
+"""Terminals of this machine: a tmux session, a shell in it, and a byte log beside it.
+
+A command is written to a file and sourced by the shell. What tells the shell to do so, and marks
+start and end in the byte stream, are lines in a pipe that is the shell's input (the command's own
+input is the terminal). A terminal outlives this process; its folder holds what a later one needs:
+
+    state.json    last command, nonces, offsets, processes
+    shell         the pipe (FIFO) that the shell reads
+    commands/     the command file, the only thing that the sandbox sees, read-only
+    log.<offset>  what was printed
+    start.sh      how the pane was started
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import struct
+import termios
+import time
+from pathlib import Path
+from typing import Literal
+
+from houston_daemon.hosts import processes, terminal_marks, terminal_start, terminal_state
+from houston_daemon.hosts.errors import TerminalBusy, TerminalDead
+from houston_daemon.hosts.processes import ProcessKey, ProcessStat
+from houston_daemon.hosts.protocol import TerminalStatus
+from houston_daemon.hosts.terminal_log import TerminalLog, Window
+from houston_daemon.hosts.terminal_marks import Nonces
+from houston_daemon.hosts.terminal_state import TerminalState
+from houston_daemon.hosts.tmux import Tmux
+
+_REPIPE_SECONDS = 3.0
+_SLICE = 1 << 22
+_OVERLAP = 256
+
+
+class LocalTerminal:
+    """One terminal; make it with `open_terminal` or `find_terminal`."""
+
+    def __init__(self, folder: Path, tmux: Tmux, state: TerminalState, command_path: str) -> None:
+        self.name = state.name
+        self.folder = folder
+        self.log = TerminalLog(folder)
+        self.state = state
+        self._tmux = tmux
+        self._command_path = command_path
+        self._scanned = state.sent_at
+        self._lock = asyncio.Lock()
+        self._checked_pipe = 0.0
+        self._last_repipe = 0.0
+        self.log.secret = state.nonces
+
+    async def run(self, command: str) -> int:
+        """Start `command`; returns the log offset of its first output byte.
+
+        Raises TerminalBusy while another runs, TerminalDead when the shell is gone.
+        """
+        async with self._lock:
+            await self._look(check_pipe=True)
+            self._refuse_if_dead()
+            if self.state.running:
+                raise TerminalBusy(self.name, self.state.command)
+            file = self.folder / "commands" / "command"
+            beside = file.with_suffix(".new")
+            beside.write_text(command, encoding="utf-8", errors="surrogateescape")
+            beside.replace(file)
+            nonces = Nonces.fresh()
+            state = self.state
+            state.command, state.nonces, state.running = command, nonces, True
+            state.exit_code = state.started_at = None
+            state.sent_at = self._scanned = self.log.size()
+            self.log.secret = nonces
+            self._save()
+            lines = terminal_marks.command_lines(nonces, command, self._command_path, state.tty)
+            if not terminal_start.write_lines(self.folder, lines):
+                state.running = False
+                self._save()
+                raise TerminalDead(self.name, "its shell no longer reads")
+            return await self._started()
+
+    async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
+        """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
+        begun = time.monotonic()
+        while True:
+            await self._look(check_pipe=False)
+            waited = time.monotonic() - begun
+            if not self.state.running or waited >= seconds or stop.is_set():
+                return await self.status()
+            pause = 0.001 if waited < 0.05 else min(0.2, waited / 20)
+            await _sleep(min(pause, seconds - waited), stop)
+
+    async def type_text(self, text: str) -> None:
+        """Type into the foreground, as a person would; a line feed is the Enter key.
+
+        At the shell's own prompt the text is a command, and runs as one.
+        """
+        await self._look(check_pipe=True)
+        self._refuse_if_dead()
+        if not self.state.running:
+            if text.strip():
+                await self.run(text.rstrip("\r\n"))
+        elif not await self._tmux.type_keys(self.name, text):
+            raise TerminalDead(self.name, "its session is gone")
+
+    async def status(self) -> TerminalStatus:
+        """How the terminal stands now."""
+        await self._look(check_pipe=True)
+        state = self.state
+        return TerminalStatus(
+            name=self.name,
+            alive=not state.ended,
+            busy=state.running and not state.ended,
+            exit_code=state.exit_code,
+            command=state.command,
+            log_bytes=self.log.size(),
+            last_output=self.log.last_output(),
+        )
+
+    async def lines(self, start: int, end: int | None = None) -> list[str]:
+        """The log between two byte offsets as screen lines; marks never show."""
+        return await asyncio.to_thread(self.log.lines, start, end)
+
+    async def window(self, start: int, end: int | None, first: int, last: int) -> Window:
+        """The first and last lines of a span, decoding no more than these."""
+        return await asyncio.to_thread(self.log.window, start, end, first, last)
+
+    async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
+        """Signal the foreground command's processes; returns their names.
+
+        INT goes to the foreground group, as Ctrl-C does; TERM and KILL also to their children,
+        and what is left of the command's own shell lines is abandoned. The shell lives on.
+        """
+        await self._look(check_pipe=False)
+        if not self.state.running or self.state.ended:
+            return []
+        number = signal.Signals[f"SIG{name}"]
+        found = await asyncio.to_thread(self._foreground, name != "INT")
+        processes.send([entry.pid for entry in found], number)
+        if name == "INT" and found:
+            return [entry.name for entry in found]
+        keys = [ProcessKey(entry.pid, entry.started) for entry in found]
+        if await self._gone(keys, seconds=2.0 if name == "KILL" else 1.0) and self.state.running:
+            processes.send([self.state.shell.pid], signal.SIGINT)
+            if name != "INT":
+                late = await asyncio.to_thread(self._foreground, True)
+                processes.send([entry.pid for entry in late], number)
+        return [entry.name for entry in found]
+
+    async def close(self) -> None:
+        """End the session and everything that runs in it; the log stays."""
+        await self.end_processes()
+        self.state.closed = self.state.ended = True
+        self.state.running = False
+        self._save()
+
+    async def end_processes(self) -> None:
+        """End every process of the terminal, also those that left its session."""
+        await self._tmux.kill_session(self.name)
+        if processes.is_alive(self.state.init):
+            processes.send([self.state.init.pid], signal.SIGKILL)
+        if self.state.token:
+            await asyncio.to_thread(processes.kill_marked, self.state.token)
+
+    async def settle(self) -> None:
+        """After a restart of our process: find out what became of the last command.
+
+        One that was noted but never reached the shell is no longer called running.
+        """
+        await self._look(check_pipe=True)
+        if self.state.running and self.state.started_at is None and not self._unread():
+            await asyncio.sleep(0.05)
+            await self._look(check_pipe=False)
+            if self.state.running and self.state.started_at is None:
+                self.state.running = False
+                self._save()
+
+    async def _started(self) -> int:
+        deadline = time.monotonic() + terminal_start.START_SECONDS
+        pause = 0.0002
+        while time.monotonic() < deadline:
+            await self._look(check_pipe=pause > 0.01)
+            if self.state.started_at is not None:
+                return self.state.started_at
+            self._refuse_if_dead()
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.3, 0.05)
+        if not self._unread():  # taken, but its mark fell into a gap of the log
+            self.state.started_at = self.log.size()
+            self._save()
+            return self.state.started_at
+        raise TerminalDead(self.name, "its shell does not answer")
+
+    async def _look(self, *, check_pipe: bool) -> None:
+        """Bring `state` up to date with the log, the processes and the pipe."""
+        if self.state.ended:
+            return
+        alive = processes.is_alive(self.state.shell)
+        if check_pipe or time.monotonic() - self._checked_pipe > 0.5:
+            self._checked_pipe = time.monotonic()
+            if alive and not processes.is_alive(self.state.sink):
+                await self._repipe()
+        await self._scan()
+        if not alive:
+            await self._has_ended()
+
+    async def _scan(self) -> None:
+        """Look for the marks of the running command in what was printed since."""
+        size = self.log.size()
+        while self.state.running and self._scanned < size:
+            start = max(self.state.sent_at, self._scanned - _OVERLAP)
+            stop = min(size, self._scanned + _SLICE)
+            if stop - start > 1 << 20:
+                data = await asyncio.to_thread(self.log.read, start, stop)
+            else:
+                data = self.log.read(start, stop)
+            self._scanned = stop
+            self._find_marks(data, start)
+
+    def _find_marks(self, data: bytes, start: int) -> None:
+        nonces = self.state.nonces
+        if nonces is None:
+            return
+        if self.state.started_at is None:
+            mark = terminal_marks.start_mark(nonces)
+            at = data.find(mark)
+            if at >= 0:
+                self.state.started_at = start + at + len(mark)
+                self._save()
+        _, found, rest = data.partition(terminal_marks.end_mark(nonces))
+        code, closed, _ = rest.partition(b"\x07")
+        if found and closed:
+            self.state.exit_code = int(code)
+            self.state.running = False
+            self._save()
+
+    async def _has_ended(self) -> None:
+        state = self.state
+        state.ended = True
+        if state.running:
+            pane = await self._tmux.pane(self.name)
+            state.exit_code = pane[2] if pane is not None else None
+            state.running = False
+        self._save()
+
+    async def _repipe(self) -> None:
+        """The log's writer is gone: start another, and say in the log that there is a gap."""
+        if time.monotonic() - self._last_repipe < _REPIPE_SECONDS:
+            return
+        self._last_repipe = time.monotonic()
+        since = time.strftime("%H:%M:%SZ", time.gmtime(self.log.last_output()))
+        segment = self.log.begin_segment(
+            f"\r\n[houston: the log stopped; output after {since} may be missing here]\r\n".encode()
+        )
+        (self.folder / "sink.pid").unlink(missing_ok=True)
+        sink = terminal_start.sink_command(self.folder, segment)
+        if not await self._tmux.pipe(self.name, sink):
+            return
+        self.state.sink = await terminal_start.sink_of(self.folder)
+        self._save()
+        if self.state.running and self.state.nonces is not None:
+            terminal_start.write_lines(self.folder, terminal_marks.end_line(self.state.nonces))
+
+    def _foreground(self, deep: bool) -> list[ProcessStat]:
+        """Processes of the foreground group without the shell; deep: and all below them."""
+        shell = processes.stat_of(self.state.shell.pid)
+        if shell is None or shell.foreground in (-1, 0, shell.group):
+            return []
+        everyone = processes.table()
+        found = [entry for entry in everyone.values() if entry.group == shell.foreground]
+        if deep:
+            for entry in list(found):
+                found += processes.descendants(entry.pid, everyone)
+        unique = {entry.pid: entry for entry in found if entry.pid != shell.pid}
+        return list(unique.values())
+
+    async def _gone(self, keys: list[ProcessKey], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not any(processes.is_alive(key) for key in keys):
+                await asyncio.sleep(0.05)
+                await self._look(check_pipe=False)
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    def _unread(self) -> int:
+        """Bytes in the pipe that the shell has not read yet."""
+        descriptor = os.open(self.folder / "shell", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            answer = fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4)
+        finally:
+            os.close(descriptor)
+        return int(struct.unpack("i", answer)[0])
+
+    def _refuse_if_dead(self) -> None:
+        if self.state.ended:
+            code = self.state.exit_code
+            ended = "its shell has ended" if code is None else f"its shell ended with {code}"
+            raise TerminalDead(self.name, ended)
+
+    def _save(self) -> None:
+        terminal_state.save(self.folder, self.state)
+
+
+async def _sleep(seconds: float, stop: asyncio.Event) -> None:
+    """Sleep, or wake when `stop` is set; cheap for the short naps of a fast command."""
+    if seconds < 0.02:
+        await asyncio.sleep(seconds)
+        return
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return

@@ -1,0 +1,172 @@
+"""One tmux server per rollout, spoken to through its own socket and never the user's settings.
+
+Knows how sessions are made, asked and ended, and where a socket may lie; it knows nothing of the
+shell inside. A Unix socket's path ends at 107 bytes, so a long folder gets a short socket
+elsewhere, and the folder remembers where.
+"""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from houston_shared.errors import HoustonError
+
+_LONGEST_SOCKET = 99
+COLUMNS, ROWS = 160, 50
+
+
+def socket_for(folder: Path) -> Path:
+    """The socket for the terminals under `folder`; the same one for ever, from its `socket` file.
+
+    Raises HoustonError when the folder for short sockets belongs to somebody else.
+    """
+    note = folder / "socket"
+    if note.exists():
+        chosen = Path(note.read_text().strip())
+        chosen.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return chosen
+    chosen = folder / "tmux"
+    if len(os.fsencode(chosen)) > _LONGEST_SOCKET:
+        chosen = _short_folder() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    beside = note.with_suffix(".new")
+    beside.write_text(str(chosen) + "\n")
+    beside.replace(note)
+    return chosen
+
+
+def _short_folder() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and len(runtime) < 60 and Path(runtime).is_dir():
+        place = Path(runtime) / "houston"
+    else:
+        place = Path(f"/tmp/houston-{os.getuid()}")
+    place.mkdir(mode=0o700, exist_ok=True)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise HoustonError(
+            f"The folder {place} for terminal sockets is not a private folder of this user.",
+            "No terminal was opened.",
+            f"Remove {place}, or set XDG_RUNTIME_DIR to a folder of your own.",
+        )
+    return place
+
+
+class Tmux:
+    """Commands to one server; every call is a short tmux process (about 3 ms)."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+
+    async def call(self, *arguments: str) -> tuple[int, str]:
+        """Run one tmux command; returns its exit code and output (the error text on failure)."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command(arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+        )
+        out, error = await process.communicate()
+        code = process.returncode or 0
+        return code, (error if code else out).decode("utf-8", "replace").strip()
+
+    async def new_session(self, name: str, command: str, sink: str) -> None:
+        """Start a session whose pane runs the shell line `command`, its bytes piped into `sink`.
+
+        Raises HoustonError with tmux's own words when it refuses.
+        """
+        setup: list[str] = ["start-server"]
+        for option, value in (
+            ("remain-on-exit", "on"),
+            ("default-terminal", "screen-256color"),
+            ("default-shell", "/bin/sh"),
+            ("default-size", f"{COLUMNS}x{ROWS}"),
+            ("history-limit", "5000"),
+            ("status", "off"),
+            ("allow-rename", "off"),
+            ("set-titles", "off"),
+            ("set-clipboard", "off"),
+            ("escape-time", "0"),
+            ("prefix", "None"),
+        ):
+            setup += [";", "set-option", "-g", option, value]
+        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        target = f"={name}:"
+        code, said = await self.call(
+            *setup,
+            *(";", "new-session", "-d", "-s", name, *size, command),
+            # Not set before: tmux 3.3 ends when a session is made while it is "manual" for all.
+            *(";", "set-option", "-w", "-t", target, "window-size", "manual"),
+            *(";", "pipe-pane", "-t", target, _literal(sink)),
+        )
+        if code:
+            raise HoustonError(
+                f"tmux could not open a terminal: {said}.",
+                "No terminal was opened.",
+                f"Look at the server with: tmux -S {self.socket} ls",
+            )
+
+    async def pipe(self, name: str, sink: str) -> bool:
+        """Pipe the pane's bytes into `sink` from now on, in place of what was there."""
+        code, _ = await self.call("pipe-pane", "-t", f"={name}:", _literal(sink))
+        return code == 0
+
+    async def pane(self, name: str) -> tuple[int, bool, int | None, bool, str] | None:
+        """(pid, dead, exit status, piped, tty) of the session's pane; None without a session."""
+        form = "#{pane_pid} #{pane_dead} #{pane_pipe} #{pane_tty} #{pane_dead_status}"
+        code, said = await self.call("display-message", "-p", "-t", f"={name}:", form)
+        fields = said.split()
+        if code or len(fields) < 4:
+            return None
+        status = int(fields[4]) if len(fields) > 4 else None
+        return int(fields[0]), fields[1] == "1", status, fields[2] == "1", fields[3]
+
+    async def type_keys(self, name: str, text: str) -> bool:
+        """Type `text` as it is; a line feed is the Enter key. False without such a session."""
+        keys = text.replace("\r\n", "\r").replace("\n", "\r")
+        for at in range(0, len(keys), 2000):
+            code, _ = await self.call(
+                "send-keys", "-l", "-t", f"={name}:", "--", _keys(keys[at : at + 2000])
+            )
+            if code:
+                return False
+        return True
+
+    async def kill_session(self, name: str) -> None:
+        """End a session; nothing happens when there is none."""
+        await self.call("kill-session", "-t", f"={name}")
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        return [
+            shutil.which("tmux") or "tmux",
+            "-f",
+            "/dev/null",
+            "-S",
+            str(self.socket),
+            *arguments,
+        ]
+
+
+def _environment() -> dict[str, str]:
+    """What the server may know: nothing of the daemon's secrets, for panes inherit it."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "TERM": "screen-256color",
+        "LANG": "C.UTF-8",
+    }
+
+
+def _literal(command: str) -> str:
+    """A command that tmux's formats and strftime leave alone."""
+    return command.replace("%", "%%").replace("#", "##")
+
+
+def _keys(text: str) -> str:
+    """A trailing `;` would end tmux's own command."""
+    return text[:-1] + "\\;" if text.endswith(";") else text
