@@ -8,6 +8,7 @@ from houston_shared import observation
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, FileChange, ObservationBody, TerminalSpan
 from houston_shared.store.journal import ERASED
+from houston_shared.store.plan import END
 from houston_shared.store.queries import guidance, people, progress, rollouts, steps, world
 from houston_shared.store.reader import Reader
 from tests.support.written_home import WrittenHome, sample
@@ -137,11 +138,11 @@ def test_an_open_step_has_no_observation(written: WrittenHome, reader: Reader) -
 
 
 RANGES = {
-    "all": (1, None, [1, 2, 3, 4, 5]),
-    "from": (4, None, [4, 5]),
+    "all": (1, END, [1, 2, 3, 4, 5]),
+    "from": (4, END, [4, 5]),
     "to": (1, 2, [1, 2]),
     "one": (3, 3, [3]),
-    "beyond": (9, None, []),
+    "beyond": (9, END, []),
 }
 
 

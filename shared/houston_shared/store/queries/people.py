@@ -86,12 +86,12 @@ def annotators(since_us: int = 0) -> Plan[list[Annotator]]:
     return from_rows(Annotator, rows)
 
 
-def verdicts(rollout: str, first: int = 1, last: int | None = None) -> Plan[list[Verdict]]:
+def verdicts(rollout: str, first: int = 1, last: int = END) -> Plan[list[Verdict]]:
     """Every verdict on a range of steps, from all sources."""
     rows = yield Ask(
         f"SELECT {columns(Verdict)} FROM verdicts WHERE rollout = ?1 AND step >= ?2"
         " AND step <= ?3 ORDER BY step, attempt, at",
-        (rollout, first, last or END),
+        (rollout, first, last),
     )
     return from_rows(Verdict, rows)
 

@@ -101,14 +101,20 @@ def fork_body(fork: Fork) -> Plan[ForkBody]:
     return (yield from journal.record(event, ForkBody, erased))
 
 
-def samples(rollout: str, first: int = 1, last: int | None = None) -> Plan[list[Sample]]:
+def samples(rollout: str, first: int = 1, last: int = END) -> Plan[list[Sample]]:
     """The ledger's entries for a range of steps, summaries included, in order."""
     rows = yield Ask(
         f"SELECT {columns(Sample)} FROM samples WHERE rollout = ?1 AND step >= ?2"
         " AND step <= ?3 ORDER BY seq",
-        (rollout, first, last or END),
+        (rollout, first, last),
     )
     return from_rows(Sample, rows)
+
+
+def sample(seq: int | None) -> Plan[Sample | None]:
+    """The ledger's entry with this sequence; None when there is none."""
+    rows = yield Ask(f"SELECT {columns(Sample)} FROM samples WHERE seq = ?", (seq,))
+    return Sample(*rows[0]) if rows else None
 
 
 def _named(rollout: str, kinds: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -64,13 +64,13 @@ _ERASED_RESULT = Result(call=_ERASED_CALL, kind="erased", success=True, text=ERA
 
 
 def rows(
-    rollout: str, first: int = 1, last: int | None = None, attempts: bool = False
+    rollout: str, first: int = 1, last: int = END, attempts: bool = False
 ) -> Plan[list[StepRow]]:
     """Rows of steps `first` to `last` (both included), in order; all attempts if asked."""
     found = yield Ask(
         f"SELECT {columns(StepRow)} FROM steps WHERE rollout = ?1 AND step >= ?2"
         " AND step <= ?3 AND (?4 OR current = 1) ORDER BY step, attempt",
-        (rollout, first, last or END, attempts),
+        (rollout, first, last, attempts),
     )
     return from_rows(StepRow, found)
 
@@ -92,7 +92,7 @@ def changed_since(rollout: str, seq: int) -> Plan[list[StepRow]]:
 
 
 def records(
-    rollout: str, first: int = 1, last: int | None = None, attempts: bool = False
+    rollout: str, first: int = 1, last: int = END, attempts: bool = False
 ) -> Plan[list[StepRecord]]:
     """Steps `first` to `last` (both included) with everything they hold, in order.
 
