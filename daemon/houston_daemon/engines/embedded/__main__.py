@@ -1,0 +1,82 @@
+"""Starts the embedded server: `python -m houston_daemon.engines.embedded --model DIR --port N`.
+
+It loads the model first and listens then, so that an open port means it can answer. It only ever
+listens on the loopback address or on a socket file.
+"""
+
+import argparse
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+LOGGER = logging.getLogger("houston.embedded")
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Parse the command line and serve until told to end."""
+    asked = _arguments()
+    if asked.die_with_parent:
+        die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+    import uvicorn
+
+    from houston_daemon.engines.embedded.app import Server
+    from houston_daemon.engines.embedded.generation import Sampler
+    from houston_daemon.engines.embedded.scheduler import Scheduler
+    from houston_daemon.engines.embedded.weights import Model
+
+    torch.set_num_threads(asked.threads)
+    model = Model(asked.model, asked.dtype)
+    scheduler = Scheduler(Sampler(model, asked.cache_tokens or 3 * model.window))
+    scheduler.start()
+    name = asked.name or asked.model.name
+    LOGGER.info("serving %s, %s, %d threads", name, model.dtype, asked.threads)
+    uvicorn.run(
+        Server(model, scheduler, name).app(),
+        host="127.0.0.1",
+        port=asked.port or 0,
+        uds=asked.uds,
+        log_level="warning",
+        timeout_graceful_shutdown=2,
+    )
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="houston-embedded", description="The embedded engine.")
+    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--port", type=int, help="port on the loopback address")
+    place.add_argument("--uds", help="path of a socket file instead of a port")
+    parser.add_argument("--name", default="", help="name in requests; default: the folder's")
+    parser.add_argument("--dtype", choices=("auto", "bfloat16", "float32"), default="auto")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        # Half the processors: torch's threads spin while they wait for each other, and on a busy
+        # machine with one thread per processor a token took minutes instead of milliseconds.
+        default=max(1, min(16, (os.cpu_count() or 2) // 2)),
+        help="threads of a forward pass; default: half the processors",
+    )
+    parser.add_argument("--cache-tokens", type=int, default=0, help="tokens of idle prefix caches")
+    parser.add_argument("--die-with-parent", action="store_true", help="end when the parent ends")
+    return parser.parse_args()
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process with the thread that started it."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent or parent == 1:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
