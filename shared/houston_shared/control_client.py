@@ -1,0 +1,193 @@
+"""Speak to the daemon over `control`, and listen on `live`: for commands and for the console.
+
+Whether a daemon runs is read from the lock of the home, never guessed from a long silence: without
+one the answer is `DaemonNotRunning` at once. It knows frames and requests; what a message means
+is for who sends it. Sending a message again is safe where the message carries an id of its own.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+import zmq
+import zmq.asyncio
+
+from houston_shared import wire
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.lock import holder
+from houston_shared.wire import ControlRequest, Denied, Done, Notice, Status
+
+TIMEOUT_SECONDS = 10.0
+"""How long an answer may take before the client says that none came."""
+_SLICE_SECONDS = 0.2
+
+
+class ControlClient:
+    """One synchronous connection; for commands."""
+
+    def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._home = home
+        self._timeout = timeout
+        self._context = zmq.Context(1)
+        self._socket = self._context.socket(zmq.DEALER)
+        _limit(self._socket)
+        self._socket.connect(home.socket("control"))
+        self._ids = itertools.count(1)
+
+    def ask(self, message: ControlRequest, timeout: float | None = None) -> Done | Status:
+        """Send `message` and return its answer.
+
+        timeout: seconds, the client's own when None.
+        Raises DaemonNotRunning when no daemon holds the home (or it ends before it answers), and
+        HoustonError with the daemon's own words when it denies, or when it does not answer.
+        """
+        _must_run(self._home)
+        wait = self._timeout if timeout is None else timeout
+        request = next(self._ids).to_bytes(8, "big")
+        self._socket.send_multipart([request, wire.encode(message)])
+        end = time.monotonic() + wait
+        while (left := end - time.monotonic()) > 0:
+            if not self._socket.poll(int(1000 * min(left, _SLICE_SECONDS)) or 1):
+                _must_run(self._home, "It ended before it answered.")
+                continue
+            frames = self._socket.recv_multipart()
+            if len(frames) == 2 and frames[0] == request:
+                return _answer(frames[1])
+        raise _silent(self._home, wait)
+
+    def close(self) -> None:
+        """Let the connection go; what was not sent by now is dropped."""
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+class AsyncControlClient:
+    """The same for an event loop; questions may overlap. Use it from one loop."""
+
+    def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._home = home
+        self._timeout = timeout
+        self._context = zmq.asyncio.Context(1)
+        self._socket = self._context.socket(zmq.DEALER)
+        _limit(self._socket)
+        self._socket.connect(home.socket("control"))
+        self._ids = itertools.count(1)
+        self._open: dict[bytes, asyncio.Future[bytes]] = {}
+        self._reader: asyncio.Task[None] | None = None
+
+    async def ask(self, message: ControlRequest, timeout: float | None = None) -> Done | Status:
+        """As `ControlClient.ask`."""
+        _must_run(self._home)
+        wait = self._timeout if timeout is None else timeout
+        self._reader = self._reader or asyncio.create_task(self._read())
+        request = next(self._ids).to_bytes(8, "big")
+        waiting = self._open[request] = asyncio.get_running_loop().create_future()
+        try:
+            await self._socket.send_multipart([request, wire.encode(message)])
+            return _answer(await self._wait(waiting, wait))
+        finally:
+            del self._open[request]
+
+    async def _wait(self, waiting: "asyncio.Future[bytes]", seconds: float) -> bytes:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            done, _ = await asyncio.wait([waiting], timeout=min(left, _SLICE_SECONDS))
+            if done:
+                return waiting.result()
+            _must_run(self._home, "It ended before it answered.")
+        raise _silent(self._home, seconds)
+
+    async def _read(self) -> None:
+        while True:
+            frames = await self._socket.recv_multipart()
+            waiting = self._open.get(frames[0]) if len(frames) == 2 else None
+            if waiting and not waiting.done():
+                waiting.set_result(frames[1])
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        if self._reader:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        self._context.destroy(linger=0)
+
+
+class LiveFeed:
+    """Notices of what was committed, coalesced: the newest of each rollout and kind.
+
+    A notice only says where to look; who was slow, or away while the daemon was, finds everything
+    in the database by `seq`. The socket connects again by itself when a daemon comes back, and a
+    changed `epoch` says that it did.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._context = zmq.asyncio.Context(1)
+        self._socket = self._context.socket(zmq.SUB)
+        _limit(self._socket)
+        self._socket.subscribe(b"")
+        self._socket.connect(home.socket("live"))
+
+    async def __aiter__(self) -> AsyncIterator[Notice]:
+        """Notices as they come, in order of `seq` within what came together."""
+        while True:
+            newest: dict[tuple[str, str], Notice] = {}
+            frame = (await self._socket.recv_multipart())[-1]
+            while True:
+                notice = wire.notice.decode(frame)
+                newest[notice.rollout, notice.kind] = notice
+                if not await self._socket.poll(0):
+                    break
+                frame = (await self._socket.recv_multipart())[-1]
+            for notice in sorted(newest.values(), key=lambda notice: (notice.epoch, notice.seq)):
+                yield notice
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._context.destroy(linger=0)
+
+
+def _limit(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+
+
+def _must_run(home: Home, effect: str = "") -> None:
+    if holder(home) is None:
+        raise DaemonNotRunning(f"No daemon runs on {home.path}.", effect)
+
+
+def _silent(home: Home, seconds: float) -> HoustonError:
+    owner = holder(home)
+    who = f"The daemon (pid {owner.pid})" if owner and owner.pid else "The daemon"
+    return HoustonError(
+        f"{who} did not answer in {seconds:g} s.",
+        "Whether it did what was asked is not known.",
+        "houston daemon status",
+        ExitCode.BUSY,
+    )
+
+
+def _answer(body: bytes) -> Done | Status:
+    reply: wire.ControlReply = wire.control_reply.decode(body)
+    if isinstance(reply, Denied):
+        code = ExitCode(reply.code) if reply.code in set(ExitCode) else ExitCode.FAILED
+        raise HoustonError(reply.cause, reply.effect, reply.next, code)
+    return reply

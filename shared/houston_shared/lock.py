@@ -1,0 +1,119 @@
+"""Who runs on a home: an flock on `daemon.lock` decides, its content is for people and signals.
+
+The kernel lets go of the lock however its holder ends, so there is no stale lock to clean up. The
+descriptor is close-on-exec: a child that outlives the daemon can never hold the home.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+
+_TRIES = 20
+_PAUSE_SECONDS = 0.01
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The daemon that holds a home."""
+
+    pid: int
+    since: str
+    """When it took the home, ISO 8601 in UTC."""
+    configuration: str = ""
+    """Fingerprint of the configuration it runs with."""
+    source: str = ""
+    """The file that configuration was read from."""
+
+
+class HomeLock:
+    """The lock of one home, held from `take` until `release` or the end of the process."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._fd = -1
+
+    def take(self, owner: Owner) -> Owner | None:
+        """Hold the home and return None, or return who holds it. Raises HoustonError.
+
+        Tries for a fifth of a second: `holder` looks at the lock by touching it for an instant.
+        """
+        try:
+            fd = os.open(self._home.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise unusable(self._home, problem) from None
+        if not _patiently(lambda: _try(fd, fcntl.LOCK_EX)):
+            other = _content(fd)
+            os.close(fd)
+            return other
+        try:
+            os.fchmod(fd, 0o644)  # members of the group look here; the folder keeps others out
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, msgspec.json.encode(owner) + b"\n", 0)
+        except OSError as problem:
+            os.close(fd)
+            raise unusable(self._home, problem) from None
+        self._fd = fd
+        return None
+
+    def release(self) -> None:
+        """Let the home go. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def holder(home: Home) -> Owner | None:
+    """The daemon that runs on `home` now, or None. Reads only; raises HoustonError if it may not.
+
+    An owner with pid 0 holds the lock and has not yet written who it is.
+    """
+    try:
+        fd = os.open(home.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise HoustonError(
+            f"The home {home.path} may not be read by this user: {problem.strerror}.",
+            next="Ask its owner to set `daemon.group` to a group of yours.",
+        ) from None
+    try:
+        return None if _try(fd, fcntl.LOCK_SH) else _content(fd)
+    finally:
+        os.close(fd)
+
+
+def unusable(home: Home, problem: OSError) -> HoustonError:
+    """The sentence for a home that cannot be written."""
+    return HoustonError(
+        f"The home {home.path} cannot be used: {problem.strerror}.",
+        "The daemon was not started.",
+        "Make room or permission there, or name another --home.",
+    )
+
+
+def _try(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _patiently(attempt: Callable[[], bool]) -> bool:
+    for _ in range(_TRIES):
+        if attempt():
+            return True
+        time.sleep(_PAUSE_SECONDS)
+    return attempt()
+
+
+def _content(fd: int) -> Owner:
+    try:
+        return msgspec.json.decode(os.pread(fd, 4096, 0), type=Owner)
+    except msgspec.DecodeError:
+        return Owner(pid=0, since="")
