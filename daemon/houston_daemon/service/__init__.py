@@ -1,0 +1,1 @@
+"""The parts of the supervisor: the lock, the log, readiness, workers, engines, start and stop."""

@@ -1,0 +1,191 @@
+"""What `houston doctor` looks at: one check each, with what it found and what to do next."""
+
+import asyncio
+import importlib.util
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from houston_daemon.engines.install import engine_path, has_nvidia_gpu
+from houston_daemon.engines.model import model_path
+from houston_daemon.hosts.probe import probe
+from houston_daemon.hosts.sandbox import Sandbox
+from houston_daemon.service.engine_server import address_of, refusal
+from houston_daemon.service.filesystem import NETWORK, kind
+from houston_shared.config import Loaded
+from houston_shared.errors import HoustonError
+
+FREE_MB = 2_000
+"""Less free space than this is a warning: a long rollout with terminals fills it."""
+EARLIEST = 1_735_689_600
+"""2025-01-01: a clock before this was never set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    found: str
+    next: str = ""
+
+
+Check = Callable[[Loaded], Iterator[Finding]]
+
+
+def ok(name: str, found: str) -> Finding:
+    """All is well."""
+    return Finding(name, "ok", found)
+
+
+def python(_: Loaded) -> Iterator[Finding]:
+    """The interpreter; 3.11 at least."""
+    yield ok("python", f"{platform.python_version()} ({sys.executable})")
+
+
+def sqlite(_: Loaded) -> Iterator[Finding]:
+    """SQLite: WAL's reset bug (3.7.0 to 3.51.2) needs two writers, and Houston has one."""
+    version = sqlite3.sqlite_version
+    note = "" if sqlite3.sqlite_version_info >= (3, 51, 3) else " (before 3.51.3: one writer only)"
+    options = {row[0] for row in sqlite3.connect(":memory:").execute("PRAGMA compile_options")}
+    if "ENABLE_FTS5" not in options:
+        yield Finding("sqlite", "fail", f"{version} without FTS5", "Use a Python with FTS5.")
+    elif sqlite3.threadsafety == 0:
+        yield Finding("sqlite", "fail", f"{version} without threads", "Use another Python.")
+    else:
+        yield ok("sqlite", version + note)
+
+
+def home(loaded: Loaded) -> Iterator[Finding]:
+    """The home: on a disk of this machine, writable, with room."""
+    path = loaded.home.path
+    nearest = next(place for place in (path, *path.parents) if place.exists())
+    found = kind(path)
+    if found in NETWORK:
+        yield Finding("home", "fail", f"{path} on {found}", "Name a --home on a local disk.")
+    elif not _writable(nearest):
+        yield Finding("home", "fail", f"{path} cannot be written", "Name another --home.")
+    else:
+        yield ok("home", f"{path} on {found}")
+    free = shutil.disk_usage(nearest).free // 1_000_000
+    if free < FREE_MB:
+        yield Finding("space", "warn", f"{free:,} MB free", "Make room: rollouts pause when full.")
+    else:
+        yield ok("space", f"{free:,} MB free")
+
+
+def clock(_: Loaded) -> Iterator[Finding]:
+    """The clock: set, and (where known) synchronised."""
+    if time.time() < EARLIEST:
+        yield Finding("clock", "fail", time.strftime("%Y-%m-%d"), "Set the clock of this machine.")
+        return
+    synchronised = Path("/run/systemd/timesync/synchronized").exists()
+    yield ok("clock", time.strftime("%Y-%m-%dT%H:%M:%S%z") + (", synchronised" * synchronised))
+
+
+def programs(_: Loaded) -> Iterator[Finding]:
+    """tmux and git; Java for ScienceWorld only."""
+    for name, required, why in (
+        ("tmux", True, "terminals"),
+        ("git", True, "tasks with repositories"),
+        ("java", False, "the scienceworld environment"),
+    ):
+        path = shutil.which(name)
+        if path:
+            yield ok(name, _version(name) or path)
+        else:
+            package = "default-jre-headless" if name == "java" else name
+            state: Literal["fail", "warn"] = "fail" if required else "warn"
+            yield Finding(name, state, f"not here ({why})", f"apt install {package}")
+
+
+def sandbox(_: Loaded) -> Iterator[Finding]:
+    """bubblewrap, by a real spawn."""
+    place = Path("/tmp")
+    trial = Sandbox(kind="bubblewrap", workspace=place, home=place, temporary=place)
+    problem = asyncio.run(probe(trial))
+    if problem:
+        yield Finding("sandbox", "fail", problem.cause, problem.next)
+    else:
+        yield ok("sandbox", "bubblewrap started a process")
+
+
+def model(_: Loaded) -> Iterator[Finding]:
+    """The small model, and what runs it."""
+    path = model_path()
+    if path:
+        yield ok("model", str(path))
+    else:
+        yield Finding("model", "warn", "not fetched", "houston doctor --fetch-model")
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
+        yield ok("local", "torch and transformers are installed")
+    else:
+        step = "pip install 'houston-agents[local]'"
+        yield Finding("local", "warn", "no torch: the embedded engine cannot run", step)
+    engine = engine_path()
+    if engine:
+        yield ok("vllm", str(engine))
+    else:
+        yield Finding("vllm", "warn", "not installed", "houston doctor --install-engine")
+
+
+def engines(loaded: Loaded) -> Iterator[Finding]:
+    """Engines of the configuration that live at a URL."""
+    for name, engine in sorted(loaded.config.engines.items()):
+        if not engine.url:
+            continue
+        try:
+            why = refusal(address_of(engine.url))
+        except HoustonError as problem:
+            why = problem.cause
+        step = f"Start it, or correct `engines.{name}.url`."
+        found = f"{engine.url} answers"
+        yield Finding(f"engine {name}", "warn", why, step) if why else ok(f"engine {name}", found)
+
+
+def gpu(_: Loaded) -> Iterator[Finding]:
+    """The GPU, where there is one; none is needed."""
+    if not has_nvidia_gpu():
+        yield ok("gpu", "none: models run on the CPU")
+        return
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    said = _output(query)
+    if said:
+        yield ok("gpu", said.replace("\n", "; "))
+    else:
+        yield Finding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
+
+
+ALL: tuple[Check, ...] = (python, sqlite, home, clock, programs, sandbox, model, engines, gpu)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be made in `folder` (asking is not enough on read-only mounts)."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _version(program: str) -> str:
+    flag = {"tmux": "-V", "java": "-version"}.get(program, "--version")
+    return (_output([program, flag]).splitlines() or [""])[0]
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""

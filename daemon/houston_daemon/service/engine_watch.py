@@ -1,0 +1,126 @@
+"""Keep one engine answering: find it again or start it, wait, watch, start it again with backoff.
+
+Each engine has a thread of its own, because starting and asking a server blocks. The thread tells
+the supervisor how the engine stands and does nothing else. An engine at a URL that somebody else
+runs is only asked.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from houston_daemon.service.log import LOGGER
+from houston_shared.errors import HoustonError
+
+POLL_SECONDS = 0.5
+"""How often a starting engine is asked."""
+WATCH_SECONDS = 2.0
+"""How often an engine that answers is asked."""
+MISSED_LIMIT = 15
+"""Times a living engine may not answer before it is taken for hung and started again."""
+LONGEST_DELAY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """How an engine stands: `ready`, `starting` or `down: <reason>`."""
+
+    name: str
+    state: str
+    url: str
+    """Where it answers; empty where workers know that themselves."""
+
+
+class Server(Protocol):
+    """What is behind the name: a child of ours, or a place that somebody else keeps."""
+
+    url: str
+
+    def bring_up(self) -> None:
+        """Find it again or start it. Raises HoustonError."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether it is worth asking."""
+        ...
+
+    def healthy(self) -> bool:
+        """Whether it answers."""
+        ...
+
+    def reason(self) -> str:
+        """Why it does not, in a few words."""
+        ...
+
+    def end(self) -> None:
+        """End it if it is ours."""
+        ...
+
+
+class EngineWatch:
+    """The thread of one engine."""
+
+    def __init__(self, name: str, server: Server, tell: Callable[[EngineState], None]) -> None:
+        self.name = name
+        self._server = server
+        self._tell = tell
+        self._ended = threading.Event()
+        self._state = ""
+        self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, keep: bool, seconds: float) -> None:
+        """Stop watching; end the engine unless it is to be kept. Bounded by `seconds`."""
+        self._ended.set()
+        self._thread.join(seconds)
+        if not keep:
+            self._server.end()
+
+    def _run(self) -> None:
+        delay = 1.0
+        while not self._ended.is_set():
+            reason = self._serve_once()
+            if self._state == "ready":
+                delay = 1.0
+            if self._ended.is_set():
+                return
+            self._say(f"down: {reason}")
+            self._ended.wait(delay)
+            delay = min(LONGEST_DELAY_SECONDS, delay * 2)
+
+    def _serve_once(self) -> str:
+        """Bring it up and watch it until it is gone; returns why it is."""
+        if not self._state:
+            self._say("starting")
+        try:
+            self._server.bring_up()
+            while not self._server.healthy():
+                if self._ended.wait(POLL_SECONDS):
+                    return ""
+                if not self._server.alive():
+                    return self._server.reason()
+            self._say("ready")
+            return self._until_gone()
+        except HoustonError as problem:
+            return str(problem)
+
+    def _until_gone(self) -> str:
+        missed = 0
+        while not self._ended.wait(WATCH_SECONDS):
+            if not self._server.alive():
+                return self._server.reason()
+            missed = 0 if self._server.healthy() else missed + 1
+            if missed >= MISSED_LIMIT:
+                self._server.end()
+                return f"it did not answer for {missed * WATCH_SECONDS:g} s"
+        return ""
+
+    def _say(self, state: str) -> None:
+        if state != self._state:
+            self._state = state
+            LOGGER.info("engine %s: %s", self.name, state)
+            self._tell(EngineState(self.name, state, self._server.url))

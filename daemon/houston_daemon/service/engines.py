@@ -1,0 +1,99 @@
+"""The engines that rollouts use: which are watched, how they stand, whose rollouts wait for them.
+
+An engine that is down for more than half a minute pauses its rollouts (by `engine`), so that their
+state says what is the matter; when it answers again they are resumed. Shorter gaps are bridged by
+the workers' own retries.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from houston_daemon.recorder.protocol import RecorderHandle
+from houston_daemon.service.engine_watch import EngineState, EngineWatch, Server
+from houston_daemon.service.log import LOGGER
+
+PATIENCE_SECONDS = 30.0
+"""How long an engine may be down before its rollouts are paused."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    watch: EngineWatch | None
+    state: str = "starting"
+    url: str = ""
+    down_since: float | None = None
+    waiting: bool = False
+
+
+MakeServer = Callable[[str], Server | None]
+"""What is behind an engine's name; None for engines that need nothing (script)."""
+
+
+class Engines:
+    """All engines of one daemon; used from the supervisor's thread only."""
+
+    def __init__(
+        self, make: MakeServer, recorder: RecorderHandle, tell: Callable[[EngineState], None]
+    ) -> None:
+        self._make = make
+        self._recorder = recorder
+        self._tell = tell
+        self._watched: dict[str, _Watched] = {}
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Engine name → `ready`, `starting` or `down: <reason>`."""
+        return {name: watched.state for name, watched in self._watched.items() if watched.watch}
+
+    def use(self, names: Iterable[str]) -> None:
+        """Watch these engines from now on; those already watched go on."""
+        for name in set(names) - self._watched.keys():
+            server = self._make(name)
+            if server is None:
+                self._watched[name] = _Watched(None, "ready")
+                continue
+            watch = EngineWatch(name, server, self._tell)
+            # What an earlier daemon paused is resumed when the engine answers.
+            self._watched[name] = _Watched(watch, waiting=True)
+            watch.start()
+
+    def reachable(self, name: str) -> str | None:
+        """URL of an engine that answers (empty where workers know it), None while it does not."""
+        watched = self._watched.get(name)
+        return watched.url if watched and watched.state == "ready" else None
+
+    def changed(self, event: EngineState, now: float) -> None:
+        """Take note of what a watch said."""
+        watched = self._watched[event.name]
+        watched.state, watched.url = event.state, event.url
+        if event.state == "ready":
+            watched.down_since = None
+        elif event.state.startswith("down") and watched.down_since is None:
+            watched.down_since = now
+
+    def pause_and_resume(self, now: float) -> None:
+        """Pause rollouts whose engine has been down for long, resume those whose engine is back."""
+        for name, watched in self._watched.items():
+            if watched.waiting and watched.state == "ready":
+                watched.waiting = False
+                self._recorder.pause_for_engine(name, False)
+            since = watched.down_since
+            if not watched.waiting and since is not None and now - since > PATIENCE_SECONDS:
+                watched.waiting = True
+                LOGGER.warning("rollouts of engine %s wait: %s", name, watched.state)
+                self._recorder.pause_for_engine(name, True, watched.state)
+
+    def stop(self, keep: bool, seconds: float) -> None:
+        """Stop watching; end our engines unless they are to be kept. At once for all, bounded."""
+        end = time.monotonic() + seconds
+        threads = [
+            threading.Thread(target=watched.watch.stop, args=(keep, seconds), daemon=True)
+            for watched in self._watched.values()
+            if watched.watch
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))

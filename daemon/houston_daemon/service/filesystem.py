@@ -1,0 +1,38 @@
+"""What kind of file system a folder lies on: flock and SQLite's WAL need one of this machine."""
+
+import os
+from pathlib import Path
+
+from houston_shared.errors import ConfigurationError
+from houston_shared.home import Home
+
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
+    | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.ceph", "9p"}
+)
+"""Types whose locks or shared memory do not hold across machines."""
+
+
+def kind(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
+    """Type of the file system of `path` (of its nearest existing parent), e.g. `ext4`."""
+    while not path.exists():
+        path = path.parent
+    target = os.path.realpath(path)
+    best, found = "", "unknown"
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, found = point, after.split()[0]
+    return found
+
+
+def refuse_network(home: Home) -> None:
+    """Raise ConfigurationError when the home lies on a network file system."""
+    if (found := kind(home.path)) in NETWORK:
+        raise ConfigurationError(
+            f"The home {home.path} lies on {found}, where locks and SQLite's log do not hold.",
+            "Nothing was started.",
+            "Name a --home on a disk of this machine.",
+        )

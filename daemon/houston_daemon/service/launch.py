@@ -1,0 +1,113 @@
+"""Start the daemon from a command and wait until it is ready."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from houston_daemon.service import ready
+from houston_daemon.service.log import last_line
+from houston_daemon.service.process import fingerprint, make_folders
+from houston_shared.config import Loaded
+from houston_shared.control_client import ControlClient
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.lock import Owner, holder, unusable
+from houston_shared.wire import AskStatus
+
+READY_SECONDS = 60.0
+"""A start takes less than three seconds; a large log to recover may take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A daemon that runs."""
+
+    pid: int
+    since: str
+    """Empty when it was started just now."""
+
+
+def already(loaded: Loaded) -> Launched | None:
+    """The daemon that runs on this home, None when there is none.
+
+    Raises HoustonError with exit code 75 (busy) when it runs with another configuration.
+    """
+    owner = holder(loaded.home)
+    return _running(loaded, owner) if owner else None
+
+
+def launch(loaded: Loaded) -> Launched:
+    """Start the daemon unless one runs (see `already`); return when it is ready.
+
+    Raises HoustonError with the reason when it cannot start.
+    """
+    if running := already(loaded):
+        return running
+    make_folders(loaded.home)
+    reading, writing = os.pipe()
+    try:
+        process = _spawn(loaded, writing)
+    except OSError as problem:
+        os.close(reading)
+        raise unusable(loaded.home, problem) from None
+    finally:
+        os.close(writing)
+    try:
+        report = ready.hear(reading, READY_SECONDS)
+    except TimeoutError:
+        raise HoustonError(
+            f"The daemon (pid {process.pid}) is not ready after {READY_SECONDS:g} s.",
+            "It goes on in the background.",
+            "houston daemon logs -f",
+            ExitCode.BUSY,
+        ) from None
+    finally:
+        os.close(reading)
+    if report is None:
+        raise _died(loaded, process)
+    if report.running:
+        return _running(loaded, report.running)
+    if not report.ready:
+        raise report.problem()
+    return Launched(process.pid, "")
+
+
+def _spawn(loaded: Loaded, ready_fd: int) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "houston_daemon.supervisor"]
+    command += ["--home", str(loaded.home.path), "--ready-fd", str(ready_fd)]
+    if loaded.source != "defaults":
+        command += ["--config", loaded.source]
+    with (loaded.home.logs / "daemon.log").open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(ready_fd,),
+            start_new_session=True,
+        )
+
+
+def _running(loaded: Loaded, owner: Owner) -> Launched:
+    """Wait until the daemon that holds the home answers; refuse if it is configured otherwise."""
+    with ControlClient(loaded.home, READY_SECONDS) as client:
+        client.ask(AskStatus())
+    owner = holder(loaded.home) or owner
+    if owner.configuration != fingerprint(loaded.config):
+        raise HoustonError(
+            f"A daemon with another configuration ({owner.source}) runs already "
+            f"(pid {owner.pid}, since {owner.since}).",
+            "The running one goes on as it is.",
+            "houston daemon restart",
+            ExitCode.BUSY,
+        )
+    return Launched(owner.pid, owner.since)
+
+
+def _died(loaded: Loaded, process: "subprocess.Popen[bytes]") -> HoustonError:
+    code = process.wait()
+    log = loaded.home.logs / "daemon.log"
+    return HoustonError(
+        f"The daemon ended (exit code {code}) before it was ready: {last_line(log)}",
+        next=f"See {log}.",
+    )

@@ -1,0 +1,74 @@
+"""The daemon's log: lines of UTC time, level and text, rotated by size, none lost.
+
+The running daemon is the only writer. Its stray output (a crash of the interpreter, a library that
+prints) is pointed at the same file, so that the log holds everything there is to know.
+"""
+
+import logging
+import os
+import sys
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from houston_shared.clock import iso
+
+LOGGER = logging.getLogger("houston")
+
+
+class _Line(logging.Formatter):
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return iso(int(record.created * 1_000_000))
+
+
+class LogFile(RotatingFileHandler):
+    """`daemon.log` with its rotated predecessors `.1`, `.2`, … (the higher, the older)."""
+
+    def __init__(self, path: Path, megabytes: float, files: int, capture: bool) -> None:
+        self._capture = capture
+        super().__init__(
+            path, maxBytes=int(megabytes * 1_000_000), backupCount=files, encoding="utf-8"
+        )
+        self.setFormatter(_Line("%(asctime)s %(levelname)s %(message)s"))
+
+    def _open(self) -> TextIOWrapper:
+        stream = super()._open()
+        if self._capture:
+            os.dup2(stream.fileno(), 1)
+            os.dup2(stream.fileno(), 2)
+        return stream
+
+    def reopen(self) -> None:
+        """Go on in a new file of the same name, after somebody moved the old one away."""
+        self.acquire()
+        try:
+            if self.stream:
+                self.stream.close()
+            self.stream = self._open()
+        finally:
+            self.release()
+
+
+def open_log(path: Path, megabytes: float, files: int, foreground: bool) -> LogFile:
+    """Begin logging to `path`; in the foreground also to stderr. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = LogFile(path, megabytes, files, capture=not foreground)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    LOGGER.addHandler(file)
+    if foreground:
+        screen = logging.StreamHandler(sys.stderr)
+        screen.setFormatter(file.formatter)
+        LOGGER.addHandler(screen)
+    return file
+
+
+def last_line(path: Path, reach: int = 16_384) -> str:
+    """The last line of a log that is not empty; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - reach))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,160 @@
+"""The daemon's process: arguments, lock, log and readiness around the supervisor's loop."""
+
+import argparse
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.recorder.protocol import Assignment, RecorderHandle
+from houston_daemon.service import ready
+from houston_daemon.service.engine_server import servers
+from houston_daemon.service.engines import Engines
+from houston_daemon.service.filesystem import refuse_network
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.log import LOGGER, LogFile, open_log
+from houston_daemon.service.notify import notify
+from houston_daemon.service.spawn import Spawned, spawn_worker
+from houston_daemon.service.workers import Workers
+from houston_daemon.supervisor import (
+    ENGINE_SECONDS,
+    FORCED_SECONDS,
+    RECORDER_FAILED,
+    Supervisor,
+    exit_within,
+)
+from houston_shared.clock import iso, now_us
+from houston_shared.config import Configuration, Loaded, load
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.lock import HomeLock, Owner, unusable
+
+MODULES = {"recorded": "houston_daemon.demo.playback"}
+"""Workers of engine kinds that are not run by the rollout loop."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the daemon until it ends; returns its exit code."""
+    parser = argparse.ArgumentParser("houston_daemon.supervisor")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--config")
+    parser.add_argument("--ready-fd", type=int)
+    parsed = parser.parse_args(arguments)
+    if parsed.ready_fd is not None:
+        os.set_inheritable(parsed.ready_fd, False)
+    try:
+        loaded = load(parsed.home, parsed.config)
+    except HoustonError as problem:
+        ready.say(parsed.ready_fd, ready.failure(problem))
+        return int(problem.code)
+    return serve(loaded, parsed.ready_fd, foreground=False)
+
+
+def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
+    """Take the home, start the recorder, say that it is ready, supervise until the end.
+
+    In the foreground a start that fails raises HoustonError; else it is said on `ready_fd`.
+    """
+    lock = HomeLock(loaded.home)
+    try:
+        log = _prepare(loaded, foreground)
+        me = Owner(os.getpid(), iso(now_us()), fingerprint(loaded.config), loaded.source)
+        if other := lock.take(me):
+            ready.say(ready_fd, ready.Report(running=other))
+            return 0
+        return _run(loaded, log, ready_fd)
+    except HoustonError as problem:
+        LOGGER.error("not started: %s", problem)
+        if foreground:
+            raise
+        ready.say(ready_fd, ready.failure(problem))
+        return int(problem.code)
+    finally:
+        lock.release()
+
+
+def fingerprint(config: Configuration) -> str:
+    """Short hash of a configuration: tells whether a running daemon has the same one."""
+    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
+
+
+def make_folders(home: Home) -> None:
+    """Make the home and its logs, so that there is a lock and a log; the recorder does the rest.
+
+    Raises HoustonError when the home cannot be written.
+    """
+    try:
+        for folder in (home.path, home.logs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise unusable(home, problem) from None
+
+
+def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
+    settings = loaded.config.daemon
+    refuse_network(loaded.home)
+    make_folders(loaded.home)
+    try:
+        return open_log(
+            loaded.home.logs / "daemon.log", settings.log_mb, settings.log_files, foreground
+        )
+    except OSError as problem:
+        raise unusable(loaded.home, problem) from None
+
+
+def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
+    from houston_daemon.recorder.service import Recorder
+
+    inbox = Inbox()
+    inbox.signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put)
+    LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
+    recorder.start()
+    engines = Engines(servers(loaded), recorder, inbox.put)
+    workers = Workers(
+        recorder,
+        inbox,
+        lambda assignment, url: _launch(loaded, assignment, url),
+        lambda rollout: worker_log(loaded.home, rollout),
+        loaded.config.daemon.max_rollouts,
+    )
+    ready.say(ready_fd, ready.Report(ready=True))
+    notify("READY=1")
+    LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
+    supervisor = Supervisor(loaded, recorder, inbox, workers, engines, log)
+    code = RECORDER_FAILED
+    try:
+        code = supervisor.run()
+    except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
+        LOGGER.exception("the supervisor failed")
+        workers.end(signal.SIGKILL)
+    _finish(recorder, engines, keep=supervisor.keeps_engine or code == RECORDER_FAILED)
+    LOGGER.info("ended with exit code %s", code)
+    return code
+
+
+def _finish(recorder: RecorderHandle, engines: Engines, keep: bool) -> None:
+    """Close the database, then the engines; a second signal from here on ends the process."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: exit_within(FORCED_SECONDS, 1))
+    recorder.stop()
+    engines.stop(keep, ENGINE_SECONDS)
+
+
+def worker_log(home: Home, rollout: str) -> Path:
+    """Where the output of a rollout's workers goes."""
+    return home.logs / "workers" / f"{rollout}.log"
+
+
+def _launch(loaded: Loaded, assignment: Assignment, engine_url: str) -> Spawned:
+    rollout = assignment.spec.rollout
+    arguments = ["--endpoint", loaded.home.socket("ingest"), "--rollout", rollout]
+    arguments += ["--lease", str(assignment.lease)]
+    if engine_url:
+        arguments += ["--engine-url", engine_url]
+    log_bytes = loaded.config.daemon.log_mb * 1_000_000
+    kind = assignment.spec.engine_settings.get("kind")
+    module = MODULES.get(str(kind), "houston_daemon.rollout.worker")
+    return spawn_worker(module, arguments, worker_log(loaded.home, rollout), log_bytes)

@@ -1,0 +1,30 @@
+"""What the supervisor reads of rollouts: their engine and how many steps they have closed.
+
+A short read-only connection each time; the recorder alone writes.
+"""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One rollout that could go on, as far as the supervisor cares."""
+
+    engine: str
+    steps: int
+    """Closed steps."""
+    waits: bool
+    """Paused because its engine is down."""
+
+
+def read_standings(database: Path) -> dict[str, Standing]:
+    """Rollouts that are queued, running, or paused for their engine, by id."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
+        rows = reader.execute(
+            "SELECT id, engine, steps, state = 'paused' FROM rollouts WHERE state IN"
+            " ('queued', 'running') OR (state = 'paused' AND paused_by = 'engine')"
+        ).fetchall()
+    return {row[0]: Standing(row[1], row[2], bool(row[3])) for row in rows}

@@ -1,0 +1,120 @@
+"""What a rollout is started with: checks of task, engine and machine, and its spec.
+
+Used by `houston rollout start`. Everything that would make the rollout fail at once is found here,
+before anything is stored.
+"""
+
+import asyncio
+import importlib.util
+import secrets
+from pathlib import Path
+
+import msgspec
+from platformdirs import user_config_path
+
+from houston_daemon.engines.install import engine_path
+from houston_daemon.engines.model import model_path
+from houston_daemon.hosts.probe import probe
+from houston_daemon.hosts.sandbox import Sandbox
+from houston_daemon.service.engine_server import (
+    address_of,
+    is_child,
+    port_taken,
+    refusal,
+    taken,
+)
+from houston_shared.config import FILE_ENGINES, Engine, Loaded
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.records import RolloutSpec
+from houston_shared.task import LoadedTask
+
+NOTHING = "No rollout was started."
+KEYS = (".ssh", ".gnupg", ".aws", ".netrc", ".config/gcloud", ".kube", ".docker")
+"""What the user's home folder keeps secret."""
+
+
+def specs(
+    loaded: Loaded, task: LoadedTask, engine_name: str, count: int, seed: int | None
+) -> tuple[RolloutSpec, ...]:
+    """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random)."""
+    engine = loaded.engine(engine_name)
+    group = f"g-{secrets.token_hex(4)}"
+    first = secrets.randbelow(2**31) if seed is None else seed
+    return tuple(
+        RolloutSpec(
+            rollout="",
+            task=task.record(),
+            engine=engine_name,
+            engine_settings=msgspec.to_builtins(engine),
+            group=group,
+            seed=first + index,
+            host_root=str(loaded.host_root),
+            hidden=hidden(loaded),
+            thoughts=task.task.sampling.thoughts,
+        )
+        for index in range(count)
+    )
+
+
+def hidden(loaded: Loaded) -> tuple[str, ...]:
+    """Places that no sandbox may map: the home, its sockets, keys, the user's configuration."""
+    user = Path.home()
+    places = [loaded.home.path, loaded.home.run, loaded.home.logs, user_config_path("houston")]
+    places += [user / key for key in KEYS]
+    return tuple(dict.fromkeys(str(place) for place in places))
+
+
+def check_machine(task: LoadedTask) -> None:
+    """Raise HoustonError when this machine cannot do what the task asks."""
+    if task.task.environment != "workstation":
+        return
+    kind = task.task.mapped.kind
+    scratch = Path("/tmp")
+    trial = Sandbox(kind=kind, workspace=scratch, home=scratch, temporary=scratch)
+    if problem := asyncio.run(probe(trial)):
+        raise problem
+
+
+def check_engine(loaded: Loaded, name: str, running: dict[str, str]) -> None:
+    """Raise HoustonError when rollouts could not sample from this engine.
+
+    running: engines that the daemon watches now, with their states; their ports are their own.
+    """
+    engine = loaded.engine(name)
+    if engine.kind in FILE_ENGINES:
+        if not Path(engine.path).is_file():
+            raise ConfigurationError(f"There is no file {engine.path} for the engine.", NOTHING)
+    elif engine.url:
+        if why := refusal(address_of(engine.url)):
+            raise HoustonError(
+                f"Engine {name!r} at {engine.url}: {why}.",
+                NOTHING,
+                f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
+            )
+    elif is_child(engine):
+        _check_child(name, engine, running)
+    else:
+        raise ConfigurationError(
+            f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.", NOTHING
+        )
+
+
+def _check_child(name: str, engine: Engine, running: dict[str, str]) -> None:
+    if not engine.command and not engine.model and model_path() is None:
+        raise _missing(f"The model of engine {name!r} is not here.", "--fetch-model")
+    if engine.kind == "vllm" and not engine.command and engine_path() is None:
+        raise _missing(f"vLLM, for engine {name!r}, is not installed.", "--install-engine")
+    if engine.kind == "embedded" and not importlib.util.find_spec("torch"):
+        raise HoustonError(
+            f"Engine {name!r} needs torch and transformers, which are not installed.",
+            NOTHING,
+            "pip install 'houston-agents[local]'",
+            ExitCode.CONFIGURATION,
+        )
+    ours = running.get(name, "down").split(":")[0] != "down"
+    if engine.port and not ours and taken(engine.port):
+        raise port_taken(name, engine.port)
+
+
+def _missing(cause: str, flag: str) -> HoustonError:
+    return HoustonError(cause, NOTHING, f"houston doctor {flag}", ExitCode.CONFIGURATION)

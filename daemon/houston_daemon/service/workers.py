@@ -1,0 +1,178 @@
+"""The worker processes: at most so many, few starting at once, restarted with backoff.
+
+A worker that dies is started again after 1, 2, 4 … 60 s; after five deaths without a closed step
+between them its rollout fails, with the last line of its log as the reason. Which rollouts may run
+is the recorder's word, and whether their engine answers is the supervisor's.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.recorder.protocol import Assignment, RecorderHandle
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.log import LOGGER, last_line
+from houston_daemon.service.progress import Standing
+from houston_daemon.service.spawn import Spawned
+
+STARTING_LIMIT = 4
+"""Workers that import at the same time; more would only starve each other and the recorder."""
+DEATHS_LIMIT = 5
+LONGEST_DELAY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """A worker has imported what it needs (or ended before)."""
+
+    rollout: str
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded:
+    """A worker process has ended."""
+
+    rollout: str
+    lease: int
+
+
+@dataclass(slots=True)
+class _Live:
+    lease: int
+    engine: str
+    url: str
+    spawned: Spawned
+    starting: bool = True
+    asked: bool = False
+    """Whether it was told to end: then its end is no death."""
+
+
+@dataclass(slots=True)
+class _Past:
+    deaths: int = 0
+    steps: int = 0
+    not_before: float = 0.0
+
+
+Launch = Callable[[Assignment, str], Spawned]
+"""Starts the worker of an assignment, with the URL of its engine (empty for none)."""
+Reachable = Callable[[str], str | None]
+"""URL of an engine that answers (empty where workers know it themselves), None while it is down."""
+
+
+class Workers:
+    """All workers of one daemon; used from the supervisor's thread only."""
+
+    def __init__(
+        self,
+        recorder: RecorderHandle,
+        inbox: Inbox,
+        launch: Launch,
+        log_of: Callable[[str], Path],
+        limit: int,
+    ) -> None:
+        self._recorder = recorder
+        self._inbox = inbox
+        self._launch = launch
+        self._log_of = log_of
+        self._limit = limit
+        self._live: dict[str, _Live] = {}
+        self._past: dict[str, _Past] = {}
+
+    def __len__(self) -> int:
+        """How many run."""
+        return len(self._live)
+
+    def fill(self, now: float, standings: dict[str, Standing], reachable: Reachable) -> None:
+        """Start workers for runnable rollouts, oldest first, as far as the limits allow."""
+        runnable = self._recorder.runnable()
+        gone = self._past.keys() - set(runnable) - self._live.keys()
+        for rollout in gone:
+            del self._past[rollout]
+        for rollout in runnable:
+            if len(self._live) >= self._limit or self._starting() >= STARTING_LIMIT:
+                return
+            standing = standings.get(rollout)
+            if standing is None or rollout in self._live or self._due(rollout) > now:
+                continue
+            url = reachable(standing.engine)
+            if url is not None:
+                self._start(rollout, standing, url, now)
+
+    def next_due(self, now: float) -> float | None:
+        """When the next backoff ends, None when nothing waits for one."""
+        waiting = [p.not_before for r, p in self._past.items() if r not in self._live]
+        return min((due for due in waiting if due > now), default=None)
+
+    def started(self, event: WorkerStarted) -> None:
+        """Make room for the next start."""
+        live = self._live.get(event.rollout)
+        if live and live.lease == event.lease:
+            live.starting = False
+
+    def ended(self, event: WorkerEnded, now: float, standings: dict[str, Standing]) -> None:
+        """Take note of a process that ended, and decide when its rollout may go on."""
+        live = self._live.pop(event.rollout)
+        code = live.spawned.process.wait()
+        past = self._past.setdefault(event.rollout, _Past())
+        past.not_before = now + 1.0
+        failure = ""
+        if code != 0 and not live.asked:
+            standing = standings.get(event.rollout)
+            failure = self._death(event.rollout, code, past, standing, now)
+        self._recorder.worker_ended(event.rollout, live.lease, failure)
+
+    def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
+        """Signal every worker, or those of `engine` that were given another URL."""
+        for live in self._live.values():
+            if engine and (live.engine != engine or live.url == other_than):
+                continue
+            live.asked = True
+            with contextlib.suppress(ProcessLookupError):
+                if number == signal.SIGKILL:
+                    os.killpg(live.spawned.process.pid, number)  # evaluators it runs end too
+                else:
+                    live.spawned.process.send_signal(number)
+
+    def _starting(self) -> int:
+        return sum(live.starting for live in self._live.values())
+
+    def _due(self, rollout: str) -> float:
+        past = self._past.get(rollout)
+        return past.not_before if past else 0.0
+
+    def _start(self, rollout: str, standing: Standing, url: str, now: float) -> None:
+        assignment = self._recorder.assign(rollout)
+        lease = assignment.lease
+        try:
+            spawned = self._launch(assignment, url)
+        except OSError as problem:
+            LOGGER.error("worker of %s could not be started: %s", rollout, problem)
+            self._past.setdefault(rollout, _Past()).not_before = now + LONGEST_DELAY_SECONDS
+            self._recorder.worker_ended(rollout, lease, "")
+            return
+        self._live[rollout] = _Live(lease, standing.engine, url, spawned)
+        self._inbox.watch(spawned.started_fd, WorkerStarted(rollout, lease))
+        self._inbox.watch(spawned.ended_fd, WorkerEnded(rollout, lease))
+        LOGGER.info("worker of %s started (pid %s, lease %s)", rollout, spawned.process.pid, lease)
+
+    def _death(
+        self, rollout: str, code: int, past: _Past, standing: Standing | None, now: float
+    ) -> str:
+        """Count a death; returns why the rollout fails, empty while it may try again."""
+        steps = standing.steps if standing else past.steps
+        past.deaths = 1 if steps > past.steps else past.deaths + 1
+        past.steps = steps
+        said = last_line(self._log_of(rollout)) or "it wrote nothing"
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        if past.deaths >= DEATHS_LIMIT:
+            LOGGER.error("rollout %s fails: %s deaths; last: %s", rollout, past.deaths, said)
+            return f"its worker ended {past.deaths} times without a step between; last: {said}"
+        delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (past.deaths - 1))
+        past.not_before = now + delay
+        LOGGER.warning("worker of %s ended (%s); again in %g s: %s", rollout, how, delay, said)
+        return ""

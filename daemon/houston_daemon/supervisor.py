@@ -1,0 +1,193 @@
+"""The daemon: holds the home, runs the recorder's thread, and keeps workers and engines going.
+
+`python -m houston_daemon.supervisor --home DIR [--config FILE]`. One loop on the main thread takes
+events (signals, ends of children, the recorder's and the engines' words) and acts on them. What a
+rollout does is the worker's business, what is stored the recorder's.
+
+Exit codes: 0 after a drain, 1 when a second signal cut it short, 70 when the recorder failed.
+"""
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from houston_daemon.recorder.protocol import (
+    RecorderFailed,
+    RecorderHandle,
+    StopAsked,
+    Wanted,
+)
+from houston_daemon.service.engine_watch import EngineState
+from houston_daemon.service.engines import Engines
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.log import LOGGER, LogFile
+from houston_daemon.service.notify import notify, watchdog_seconds
+from houston_daemon.service.progress import Standing, read_standings
+from houston_daemon.service.workers import WorkerEnded, Workers, WorkerStarted
+from houston_shared.config import Loaded
+
+RECORDER_FAILED = 70
+CUT_SHORT = 1
+FORCED_SECONDS = 0.8
+"""After a second signal the process is gone within this time, whatever hangs."""
+TERM_SECONDS = 2.0
+"""Between TERM and KILL for workers that did not drain."""
+ENGINE_SECONDS = 10.0
+IDLE_SECONDS = 5.0
+"""Longest wait of the loop: health of engines and backoffs are looked at this often."""
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """How the daemon goes down."""
+
+    keep_engine: bool
+    phase: Literal["drain", "term", "kill"]
+    until: float
+    code: int = 0
+
+
+class Supervisor:
+    """The loop of one daemon; `run` returns its exit code."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        recorder: RecorderHandle,
+        inbox: Inbox,
+        workers: Workers,
+        engines: Engines,
+        log: LogFile,
+    ) -> None:
+        self._loaded = loaded
+        self._recorder = recorder
+        self._inbox = inbox
+        self._workers = workers
+        self._engines = engines
+        self._log = log
+        self._leaving: _Leaving | None = None
+        self._error = ""
+        self._standings: dict[str, Standing] = {}
+
+    def run(self) -> int:
+        """Supervise until the end."""
+        self._fill()
+        while True:
+            now = time.monotonic()
+            if self._leaving and not self._still_leaving(self._leaving, now):
+                return self._leaving.code
+            events = self._inbox.take(self._pause(now))
+            for event in events:
+                self._handle(event)
+            if self._leaving is None:
+                self._engines.pause_and_resume(time.monotonic())
+                self._fill()
+                self._recorder.report(len(self._workers), self._engines.states, self._error)
+            notify("WATCHDOG=1")
+
+    def _handle(self, event: object) -> None:
+        match event:
+            case WorkerStarted():
+                self._workers.started(event)
+            case WorkerEnded():
+                self._workers.ended(event, time.monotonic(), self._read())
+            case EngineState():
+                self._engine_changed(event)
+            case StopAsked(keep_engine):
+                self._leave(keep_engine, "a person asked")
+            case RecorderFailed(cause):
+                self._recorder_failed(cause)
+            case signal.SIGHUP:
+                self._log.reopen()
+                LOGGER.info("the log was opened again")
+            case signal.Signals():
+                self._leave(False, event.name)
+            case Wanted():
+                pass  # the loop fills after every round
+
+    def _fill(self) -> None:
+        standings = self._read()
+        self._engines.use(standing.engine for standing in standings.values())
+        self._workers.fill(time.monotonic(), standings, self._engines.reachable)
+
+    def _read(self) -> dict[str, Standing]:
+        """How rollouts stand; as last read while the disk is too full to read."""
+        try:
+            self._standings = read_standings(self._loaded.home.database)
+        except sqlite3.OperationalError as problem:
+            LOGGER.warning("rollouts could not be read: %s", problem)
+        return self._standings
+
+    def _engine_changed(self, event: EngineState) -> None:
+        self._engines.changed(event, time.monotonic())
+        if event.state == "ready":
+            # A new port: workers would ask whoever listens at the old one.
+            self._workers.end(signal.SIGTERM, event.name, other_than=event.url)
+        elif event.state.startswith("down"):
+            self._error = f"engine {event.name} {event.state}"
+
+    def _pause(self, now: float) -> float:
+        due = self._workers.next_due(now)
+        ends = [IDLE_SECONDS, watchdog_seconds() or IDLE_SECONDS]
+        ends += [due - now] if due else []
+        ends += [self._leaving.until - now] if self._leaving else []
+        return max(0.0, min(ends))
+
+    # --- going down -----------------------------------------------------------------------------
+
+    def _leave(self, keep_engine: bool, why: str) -> None:
+        if self._leaving is None:
+            seconds = self._loaded.config.daemon.drain_seconds
+            LOGGER.info("draining (%s): %s workers, at most %g s", why, len(self._workers), seconds)
+            self._leaving = _Leaving(keep_engine, "drain", time.monotonic() + seconds)
+            notify("STOPPING=1")
+            self._recorder.drain()
+        elif why.startswith("SIG"):
+            LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
+            self._leaving = _Leaving(True, "kill", 0.0, CUT_SHORT)
+            exit_within(FORCED_SECONDS, CUT_SHORT)
+            self._workers.end(signal.SIGKILL)
+
+    def _recorder_failed(self, cause: str) -> None:
+        LOGGER.critical("writer failed: %s", cause)
+        self._leaving = _Leaving(True, "kill", time.monotonic() + TERM_SECONDS, RECORDER_FAILED)
+        self._workers.end(signal.SIGKILL)
+
+    def _still_leaving(self, leaving: _Leaving, now: float) -> bool:
+        """Take the next phase when its time has come; False when nothing is left to wait for."""
+        if not len(self._workers):
+            return False
+        if now < leaving.until:
+            return True
+        if leaving.phase == "kill":
+            return False  # what a kill has not ended yet ends with this process
+        number = signal.SIGTERM if leaving.phase == "drain" else signal.SIGKILL
+        LOGGER.warning("%s workers did not leave: %s", len(self._workers), number.name)
+        self._workers.end(number)
+        leaving.phase = "term" if leaving.phase == "drain" else "kill"
+        leaving.until = now + TERM_SECONDS
+        return True
+
+    @property
+    def keeps_engine(self) -> bool:
+        """Whether engines go on after the end."""
+        return self._leaving is not None and self._leaving.keep_engine
+
+
+def exit_within(seconds: float, code: int) -> None:
+    """End this process after `seconds` even if something hangs; committed work is safe."""
+    timer = threading.Timer(seconds, os._exit, [code])
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    import sys
+
+    from houston_daemon.service.process import main
+
+    sys.exit(main(sys.argv[1:]))

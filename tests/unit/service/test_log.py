@@ -1,0 +1,116 @@
+"""The log: rotated by size without a lost line, followed over rotations, opened again on demand."""
+
+import itertools
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.service.log import LogFile, last_line
+from houston_daemon.service.log_reading import Place, follow, tail
+
+
+def writer(path: Path, kilobytes: float, files: int) -> logging.Logger:
+    logger = logging.Logger(path.name)
+    logger.addHandler(LogFile(path, kilobytes / 1000, files, capture=False))
+    return logger
+
+
+def numbers(lines: list[str]) -> list[int]:
+    return [int(line.split()[-1]) for line in lines]
+
+
+def test_every_line_is_in_one_of_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    logger = writer(path, 2, 50)
+    threads = [
+        threading.Thread(
+            target=lambda k=k: [logger.info("line %s", k * 200 + i) for i in range(200)]
+        )
+        for k in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.with_name("daemon.log.3").exists(), "it was rotated"
+    lines, _ = tail(path, 10_000)
+    assert sorted(numbers(lines)) == list(range(800))
+
+
+def test_as_many_rotated_files_as_wanted_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    logger = writer(path, 1, 3)
+    for i in range(200):
+        logger.info("line %s", i)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "daemon.log",
+        "daemon.log.1",
+        "daemon.log.2",
+        "daemon.log.3",
+    ]
+
+
+def test_following_misses_nothing_while_it_rotates(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    logger = writer(path, 1, 100)
+    logger.info("line 0")
+    _, place = tail(path, 1)
+
+    def write() -> None:
+        for i in range(1, 1001):
+            logger.info("line %s", i)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    lines = list(itertools.islice(follow(path, place), 1000))
+    thread.join()
+    assert numbers(lines) == list(range(1, 1001))
+
+
+def test_following_a_log_whose_place_was_rotated_away_starts_at_the_oldest(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    logger = writer(path, 1, 2)
+    for i in range(100):
+        logger.info("line %s", i)
+    got = numbers(list(itertools.islice(follow(path, Place(inode=0, offset=5)), 30)))
+    assert got == list(range(got[0], got[0] + 30))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, []), (2, [8, 9]), (99, list(range(10)))])
+def test_the_last_lines(tmp_path: Path, count: int, expected: list[int]) -> None:
+    path = tmp_path / "daemon.log"
+    logger = writer(path, 100, 2)
+    for i in range(10):
+        logger.info("line %s", i)
+    assert numbers(tail(path, count)[0]) == expected
+
+
+def test_a_log_moved_away_goes_on_in_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    logger = writer(path, 100, 2)
+    logger.info("line 1")
+    path.rename(tmp_path / "moved")
+    logger.info("line 2")
+    (file,) = logger.handlers
+    assert isinstance(file, LogFile)
+    file.reopen()
+    logger.info("line 3")
+    assert numbers((tmp_path / "moved").read_text().splitlines()) == [1, 2]
+    assert numbers(path.read_text().splitlines()) == [3]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", ""),
+        (b"one\ntwo\n\n  \n", "two"),
+        (b"x" * 50_000 + b"\nend", "end"),
+        (b"\xff\n", "\ufffd"),
+    ],
+)
+def test_the_last_line(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "log").write_bytes(content)
+    assert last_line(tmp_path / "log") == expected
+    assert last_line(tmp_path / "missing") == ""
