@@ -1,0 +1,52 @@
+"""`houston rollout start TASK.toml`: checks task, engine and machine, then queues rollouts."""
+
+import argparse
+import uuid
+from pathlib import Path
+
+from houston_daemon.service import rollouts
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.control_client import ControlClient
+from houston_shared.errors import ExitCode
+from houston_shared.task import load_task
+from houston_shared.wire import AskStatus, Done, StartRollouts, Status
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`TASK.toml`, `--engine`, `-n`, `--seed`, `--json`."""
+    parser.add_argument("task", metavar="TASK.toml", help="task file, or the folder that holds it")
+    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument("-n", type=_positive, default=1, metavar="N", help="how many rollouts (1)")
+    parser.add_argument("--seed", type=int, help="seed of the first; random without")
+    parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Queue the rollouts and print their ids."""
+    task = load_task(Path(arguments.task))
+    engine = arguments.engine or loaded.config.default_engine
+    loaded.engine(engine)  # a wrong name is the first thing to say
+    with ControlClient(loaded.home) as client:
+        status = client.ask(AskStatus())
+        running = status.engines if isinstance(status, Status) else {}
+        rollouts.check_engine(loaded, engine, running)
+        rollouts.check_machine(task)
+        specs = rollouts.specs(loaded, task, engine, arguments.n, arguments.seed)
+        done = client.ask(StartRollouts(request=uuid.uuid4().hex, specs=specs))
+    assert isinstance(done, Done)
+    for rollout in done.rollouts:
+        if arguments.json:
+            out.json_line({"rollout": rollout, "task": task.task.name, "state": "queued"})
+        else:
+            out.line(rollout)
+    if not arguments.json and done.rollouts:
+        out.note(f"next: houston tail {done.rollouts[0]} -f")
+    return int(ExitCode.DONE)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number

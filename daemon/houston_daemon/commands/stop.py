@@ -1,0 +1,31 @@
+"""`houston daemon stop`: drains and ends the daemon, and its engines; it always ends."""
+
+import argparse
+
+from houston_daemon.service.halt import Halted, halt
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`--keep-engine`."""
+    parser.add_argument("--keep-engine", action="store_true", help="let engines run on")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Stop it; exit code 0 also when none runs."""
+    say(halt(loaded, keep_engine=arguments.keep_engine), loaded)
+    return int(ExitCode.DONE)
+
+
+def say(halted: Halted, loaded: Loaded) -> None:
+    """One line about what was ended."""
+    if not halted.pid:
+        out.line(f"no daemon runs on {loaded.home.path}")
+    elif halted.forced:
+        out.line(f"killed (pid {halted.pid}): it did not drain; nothing that was stored is lost")
+    else:
+        out.line(f"stopped (pid {halted.pid})")
+    for engine in halted.engines:
+        out.line(f"ended engine {engine}, which an earlier daemon had left")

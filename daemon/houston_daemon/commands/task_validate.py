@@ -1,0 +1,85 @@
+"""`houston task validate FILE`: checks a task file and what it names, and says what it found."""
+
+import argparse
+import shlex
+import shutil
+from pathlib import Path
+
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.task import LoadedTask, load_task
+
+_SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`FILE`, `--json`."""
+    parser.add_argument("file", metavar="FILE", help="task.toml, or the folder that holds it")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Check it; a problem is one sentence and exit code 78."""
+    task = load_task(Path(arguments.file))
+    found = findings(task)
+    if arguments.json:
+        out.json_line({"task": task.task.name, "file": str(task.file), **found})
+    else:
+        out.line(f"{task.file}: {task.task.name} can be started")
+        for key, value in found.items():
+            out.line(f"  {key:<12} {value}")
+    return int(ExitCode.DONE)
+
+
+def findings(task: LoadedTask) -> dict[str, str]:
+    """What the task names, as found on this machine. Raises ConfigurationError."""
+    definition = task.task
+    budget = definition.budget
+    evaluator = evaluator_of(task)
+    return {
+        "instructions": f"{len(task.instructions)} characters",
+        "environment": definition.environment,
+        "sandbox": definition.mapped.kind,
+        "workspace": _workspace(task),
+        "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "
+        f"{budget.evaluations} evaluations",
+        "evaluator": evaluator or "none: rollouts of it have no score",
+    }
+
+
+def evaluator_of(task: LoadedTask) -> str:
+    """The evaluator's program and file as found; empty when the task has none."""
+    command = task.task.evaluate.command
+    if not command:
+        return ""
+    words = shlex.split(command) if not _SHELL_WORDS & set(command) else []
+    if not words:
+        return f"shell: {command}"
+    program = shutil.which(words[0], path=None)
+    if "/" in words[0]:
+        beside = task.folder / words[0]
+        program = str(beside) if beside.exists() else program
+    if program is None:
+        raise ConfigurationError(
+            f"{task.file}: `evaluate.command` names {words[0]!r}, which is no program here."
+        )
+    for word in words[1:]:
+        _check_script(task, word)
+    return f"{command} ({program})"
+
+
+def _check_script(task: LoadedTask, word: str) -> None:
+    """A word that looks like a file of the task folder must be one."""
+    if word.endswith((".py", ".sh")) and not (task.folder / word).is_file():
+        raise ConfigurationError(
+            f"{task.file}: `evaluate.command` names {word!r}, which is no file beside it."
+        )
+
+
+def _workspace(task: LoadedTask) -> str:
+    source = task.task.workspace.source
+    if not source:
+        return "empty"
+    files = sum(1 for path in (task.folder / source).rglob("*") if path.is_file())
+    return f"{source}/ ({files} files)"
