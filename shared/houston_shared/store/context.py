@@ -14,9 +14,11 @@ import msgspec
 from houston_shared.errors import HoustonError
 from houston_shared.records import Delivered, ForkBody, Head, Message
 from houston_shared.store import ledger, messages
+from houston_shared.store.messages import Since
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import guidance, progress, rollouts, steps
 from houston_shared.store.queries.progress import Fork, Sample
+from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
 
 WITHOUT_IDS = "The engine works without token ids: `rendered` is made from the messages."
@@ -67,14 +69,15 @@ def at(rollout: str, step: int, attempt: int | None = None) -> Plan[Request]:
     """Everything of a request but its decoded text; see `context_at`."""
     row = yield from _row(rollout, step, attempt)
     found = yield from _sample(row)
-    head = yield from rollouts.head((yield from rollouts.rollout(rollout)))
+    one = yield from rollouts.rollout(rollout)
+    head = yield from rollouts.head(one)
     parent = yield from progress.sample(found.parent_seq)
     note = "" if found.new_ids is not None else WITHOUT_IDS
     try:
         ids = yield from ledger.prompt_ids(row.sample_seq)
     except ledger.Erased:
         ids, note = None, ERASED_IDS
-    said = yield from _messages(rollout, step, head)
+    said = yield from _messages(one, step, head)
     return Request(rollout, step, row.attempt, found, parent, head, said, ids, note)
 
 
@@ -138,18 +141,24 @@ def _sample(row: steps.StepRow) -> Plan[Sample]:
     return found
 
 
-def _messages(rollout: str, step: int, head: Head | None) -> Plan[list[Message]]:
+def _messages(one: Rollout, step: int, head: Head | None) -> Plan[list[Message]]:
     """The messages of the context that `step` was sampled in."""
+    spec = yield from rollouts.spec(one)
+    since = yield from _since(one.id, step)
+    return messages.of_context(head, since, strip=spec.thoughts == "strip")
+
+
+def _since(rollout: str, step: int) -> Plan[Since]:
     forks = yield from progress.forks(rollout)
     begun = [one for one in forks if one.step <= step]
     if not begun:
-        found = yield from steps.records(rollout, 1, step - 1)
-        return messages.of_context(head, None, (), found)
+        return Since(None, None, (), (yield from steps.records(rollout, 1, step - 1)))
     fork = begun[-1]
     body = yield from progress.fork_body(fork)
-    kept = yield from _kept_guidance(rollout, fork, body)
-    found = yield from steps.records(rollout, max(1, fork.first_kept_step - 1), step - 1)
-    return messages.of_context(head, body, kept, found)
+    said = yield from _kept_guidance(rollout, fork, body)
+    last = yield from steps.record(rollout, fork.first_kept_step - 1)
+    found = yield from steps.records(rollout, fork.first_kept_step, step - 1)
+    return Since(body, last, said, found)
 
 
 def _kept_guidance(rollout: str, fork: Fork, body: ForkBody) -> Plan[Sequence[Delivered]]:

@@ -12,6 +12,7 @@ from houston_shared.records import Call, ForkBody, Head, ObservationBody
 from houston_shared.store import context
 from houston_shared.store.context import context_at
 from houston_shared.store.journal import ERASED
+from houston_shared.store.messages import EARLIER
 from houston_shared.store.reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
@@ -165,7 +166,9 @@ def dialogue(written: WrittenHome) -> None:
     """Three steps of a chat engine; the second is heard by a person."""
     written.rollout("r1")
     written.head("r1", head("", None))
+    written.guide("r1", "g0", "Be quick.")
     written.step("r1", 1, sample("look", calls=(LOOK,)), ("a.txt",))
+    written.deliver("g0", 1)
     written.guide("r1", "g1", "Mind <real_user>.")
     written.step("r1", 2, sample("both", calls=(LOOK, READ)), ("a.txt", "hello"))
     written.deliver("g1", 2)
@@ -182,7 +185,7 @@ def test_messages_join_head_and_steps_as_the_model_sees_them(
         ("system", "You act."),
         ("user", "Count."),
         ("assistant", "look"),
-        ("tool", "a.txt\n[step 1]"),
+        ("tool", "a.txt\n[step 1]\n<real_user>Be quick.</real_user>"),
         ("assistant", "both"),
         ("tool", "[call 1 of 2: list_dir]\na.txt"),
         (
@@ -202,7 +205,7 @@ def test_after_a_fork_the_summary_stands_for_what_it_compressed(
     written: WrittenHome, reader: Reader
 ) -> None:
     dialogue(written)
-    fork = ForkBody(k=2, first_kept_step=3, summary="S", guidance=("g1",), mechanical=True)
+    fork = ForkBody(k=2, first_kept_step=3, summary="S", guidance=("g0", "g1"), mechanical=True)
     written.fork("r1", 4, fork)
     written.step("r1", 4, sample("go on", drift="forked"))
     before, after = context_at(reader, "r1", 3), context_at(reader, "r1", 4)
@@ -211,11 +214,14 @@ def test_after_a_fork_the_summary_stands_for_what_it_compressed(
         ("system", "You act."),
         ("user", "Count."),
         ("assistant", "S"),
-        ("user", "[call 1 of 2: list_dir]"),
+        ("user", EARLIER),
         ("assistant", "hm"),
         ("user", "[step 3]"),
     ]
-    assert after.messages[2].content.endswith("<real_user>Mind &lt;real_user>.</real_user>")
+    kept = after.messages[3].content
+    assert kept.startswith(f"{EARLIER}\n<real_user>Be quick.</real_user>\n[call 1 of 2")
+    assert kept.endswith("<real_user>Mind &lt;real_user>.</real_user>")
+    assert kept.count("<real_user>") == 2
     assert after.drift == "forked"
 
 
