@@ -6,6 +6,7 @@ packages that have no CPU build. Knows nothing of running processes.
 """
 
 import email
+import json
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from houston_daemon.engines.cache import cache_folder, locked
 from houston_daemon.engines.pip import download, install
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 
 VERSION = "0.32.0"
 TORCH_CPU = "torch==2.13.0+cpu"
@@ -66,6 +67,33 @@ def install_engine(report: Callable[[str], None]) -> Path:
         (folder / _MARKER).write_text(VERSION + "\n")
     report(f"vLLM {VERSION} is ready")
     return folder
+
+
+def vllm_command(model: Path, port: int, eager: bool | None = None) -> list[str]:
+    """Return the command that serves `model` on the loopback address with the installed vLLM.
+
+    eager: skip compilation: ready in 28 s instead of 84 s, two thirds of the speed (measured on
+    two processors); None: on the CPU only. Raises HoustonError when vLLM is not installed.
+    """
+    folder = engine_path()
+    if folder is None:
+        raise HoustonError(
+            "vLLM is not installed.",
+            next="houston doctor --install-engine",
+            code=ExitCode.CONFIGURATION,
+        )
+    gpu = has_nvidia_gpu()
+    variables = {"HF_HUB_OFFLINE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+    variables |= {"VLLM_NO_USAGE_STATS": "1"} | ({} if gpu else {"VLLM_CPU_KVCACHE_SPACE": "2"})
+    command = ["/usr/bin/env", *(f"{key}={value}" for key, value in variables.items())]
+    command += [str(folder / "bin" / "vllm"), "serve", str(model)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
+    # Without free whitespace: a small model otherwise runs off into blanks (3 of 16 samples).
+    structured = {"backend": "guidance", "disable_any_whitespace": True}
+    command += ["--structured-outputs-config", json.dumps(structured)]
+    command += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", "64"]
+    eager = not gpu if eager is None else eager
+    return [*command, "--enforce-eager"] if eager else command
 
 
 def _environment(folder: Path) -> Path:

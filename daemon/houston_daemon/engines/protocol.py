@@ -66,6 +66,8 @@ class Sampled:
     """Calls in the engine's own form (chat, script); None where the dialect parses the text."""
     thought: str | None = None
     """Thought in the engine's own form (chat, script); None where the dialect parses the text."""
+    reasoning: str = ""
+    """Reasoning that a chat engine returned apart from its answer; never part of a context."""
     cached_tokens: int | None = None
     """Prompt tokens that the engine took from its prefix cache, where it says so."""
     seconds: float = 0.0

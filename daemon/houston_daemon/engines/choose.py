@@ -1,0 +1,85 @@
+"""Chooses the engine of a rollout from its settings: the one place that knows all kinds."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.engines.chat import ChatEngine
+from houston_daemon.engines.protocol import Engine
+from houston_daemon.engines.script import ScriptEngine
+from houston_daemon.engines.token import TokenEngine
+from houston_shared.errors import ConfigurationError
+
+KINDS = ("embedded", "vllm", "token", "chat", "script")
+
+
+def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: str = "") -> Engine:
+    """Return the engine that `settings` (RolloutSpec.engine_settings) describe.
+
+    script: path of a script, which then is the engine whatever the settings say.
+    name: as written into the ledger; empty for the kind.
+
+    Keys, all optional besides `kind` and what its kind needs:
+
+    - `kind`: `embedded`, `vllm` or `token` (the token client), `chat`, `script`.
+    - `url`: base address, with or without `/v1`; of a child server, the one it was started on.
+    - `model`: name in requests; for the token client empty, or a folder, means the served one.
+    - `window`: largest prompt + answer in tokens; 0 for what the server says.
+    - `api_key_env`: environment variable that holds the key.
+    - `adapters`: folder by policy name (token client).
+    - `logprobs_mode`: `raw_logprobs` (default) or `processed_logprobs`, as the server was started.
+    - `reasoning`: whether the model may write reasoning tokens; the request decides, per sample.
+    - `reasoning_field`: `chat_template` (default), `effort` or `none`: how a chat endpoint is told.
+    - `tool_calls`: `native` (default) or `text` (chat).
+    - `path`: file of a script.
+
+    `tokenizer`, `dialect`, `port`, `command` and `environment` belong to others and are passed
+    over. Raises ConfigurationError for an unknown kind or a missing key.
+    """
+    kind = settings.get("kind", "script" if script else "")
+    if script or kind == "script":
+        return ScriptEngine(Path(script or _needed(settings, "path")))
+    if kind == "chat":
+        return ChatEngine(
+            name or "chat",
+            _needed(settings, "url"),
+            _needed(settings, "model"),
+            _api_key(settings),
+            window=settings.get("window") or None,
+            tools_mode=settings.get("tool_calls", "native"),
+            reasoning_field=settings.get("reasoning_field", "chat_template"),
+        )
+    if kind in KINDS:
+        model = str(settings.get("model", ""))
+        return TokenEngine(
+            name or kind,
+            _needed(settings, "url"),
+            # A child serves one model under its own name: the configured one is its folder.
+            "" if kind != "token" or Path(model).is_dir() else model,
+            settings.get("window") or None,
+            _api_key(settings),
+            adapters=settings.get("adapters"),
+            logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
+        )
+    raise ConfigurationError(f"There is no engine kind {kind!r}; known: {', '.join(KINDS)}.")
+
+
+def _needed(settings: Mapping[str, Any], key: str) -> str:
+    value = str(settings.get(key) or "")
+    if not value:
+        raise ConfigurationError(
+            f"An engine of kind {settings.get('kind')!r} needs the key {key!r}."
+        )
+    return value
+
+
+def _api_key(settings: Mapping[str, Any]) -> str:
+    variable = settings.get("api_key_env")
+    if not variable:
+        return ""
+    if variable not in os.environ:
+        raise ConfigurationError(
+            f"The environment variable {variable}, named by `api_key_env`, is not set."
+        )
+    return os.environ[variable]

@@ -1,0 +1,200 @@
+"""One engine server as a process of its own: start it, find it again, ask it, end it.
+
+The server is a session of its own and outlives the daemon that started it. It is found again by
+pid and start time from a state file, so that a pid that was given to another program is never
+taken for it. The same code serves vLLM and the embedded server. Calls block for moments only,
+besides `stop`; it does not decide when to start again.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from houston_shared.errors import HoustonError
+
+
+class State(msgspec.Struct, frozen=True):
+    """What is remembered of a started server."""
+
+    pid: int
+    started: int
+    """Start time in clock ticks since boot, from /proc."""
+    boot: str
+    """Which boot that is."""
+    url: str
+    command: tuple[str, ...]
+
+
+class EngineProcess:
+    """A server with its command, address, state file and log.
+
+    url: base address, with or without `/v1`. environment: added to the daemon's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        url: str,
+        state_file: Path,
+        log_file: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.url = url
+        self._command = tuple(command)
+        self._state_file = state_file
+        self._log_file = log_file
+        self._environment = dict(environment or {})
+        self._state: State | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server that was started or adopted."""
+        return self._state.pid if self._state else None
+
+    def start(self) -> None:
+        """Start the server; it answers later. Raises HoustonError when it cannot be started."""
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._log_file.open("ab") as log:
+                self._child = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    env={**os.environ, **self._environment},
+                )
+        except OSError as problem:
+            raise HoustonError(f"Engine {self.name} cannot be started: {problem}.") from problem
+        pid = self._child.pid
+        self._state = State(pid, start_time(pid) or 0, _boot(), self.url, self._command)
+        _write(self._state_file, self._state)
+
+    def adopt(self) -> bool:
+        """Find the server of an earlier daemon; return whether it still runs.
+
+        Its address becomes `url`: a server is reached where it was started.
+        """
+        try:
+            state = msgspec.json.decode(self._state_file.read_bytes(), type=State)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return False
+        if not _same(state):
+            return False
+        self._state, self.url = state, state.url
+        return True
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        if self._child is not None:
+            self._child.poll()  # our own child would stay a zombie
+        return self._state is not None and _same(self._state)
+
+    def healthy(self, seconds: float = 5.0) -> bool:
+        """Whether it runs and answers /health within `seconds`."""
+        return self.alive() and answers(self.url, seconds)
+
+    def failing_line(self) -> str:
+        """The line of the log that says best why it ended; empty when there is none."""
+        return failing_line(self._log_file)
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End the server and its children: politely, after `seconds` by force."""
+        state = self._state
+        if state is not None:
+            # The session's leader may be gone while its children still hold memory and port.
+            _end_session(state, seconds, self.alive)
+        if self._child is not None:
+            self._child.wait()
+        self._state = self._child = None
+        self._state_file.unlink(missing_ok=True)
+
+
+def answers(url: str, seconds: float = 5.0) -> bool:
+    """Whether a server at `url` answers /health."""
+    address = url.rstrip("/").removesuffix("/v1") + "/health"
+    try:
+        return httpx.get(address, timeout=seconds, trust_env=False).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def failing_line(log: Path, tail: int = 64_000) -> str:
+    """Return the last line of a log's tail that names an error, or else its last line."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - tail))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if "Error" in line or "error:" in line]
+    return (named or lines or [""])[-1]
+
+
+def start_time(pid: int) -> int | None:
+    """Start time of a living process in clock ticks since boot; None for a zombie or nothing."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _end_session(state: State, seconds: float, alive: Any) -> None:
+    if _members(state.pid):
+        _signal(state.pid, signal.SIGTERM)
+        deadline = time.monotonic() + seconds
+        while (alive() or _members(state.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _signal(state.pid, signal.SIGKILL)
+
+
+def _signal(session: int, number: signal.Signals) -> None:
+    for pid in _members(session):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue  # it ended in between
+
+
+def _members(session: int) -> list[int]:
+    """Living processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields and fields[0] not in ("Z", "X") and int(fields[3]) == session:
+                found.append(int(entry.name))
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third (state) on; empty when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _same(state: State) -> bool:
+    return state.boot == _boot() and start_time(state.pid) == state.started
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _write(file: Path, state: State) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(file.name + ".new")
+    beside.write_bytes(msgspec.json.encode(state))
+    beside.replace(file)

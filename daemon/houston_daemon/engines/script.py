@@ -1,0 +1,101 @@
+"""Plays actions from a JSON Lines file: for tests, benchmarks and recorded samples (DESIGN §9).
+
+One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. It has no
+token ids, and it answers whatever it is asked for besides the policy with one fixed sentence.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.engines.http import is_set_within
+from houston_daemon.engines.protocol import Sampled, SampleRequest
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import Call
+
+SUMMARY = "A script decides the steps; there is nothing to sum up."
+
+
+class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One call of a line."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step."""
+
+    thought: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    delay: float = 0.0
+    """Seconds that the sample takes; an interrupt cuts it short."""
+
+
+_FINISH = Line("The script has ended.", (ScriptedCall("finish"),))
+
+
+class ScriptEngine:
+    """Plays `path`; a request's step names its line, so that a resumed rollout goes on right.
+
+    Raises ConfigurationError when the file cannot be read or a line is not a step.
+    """
+
+    name = "script"
+    token_ids = False
+    window: int | None = None
+
+    def __init__(self, path: Path) -> None:
+        self._lines = read_script(path)
+        self._next = 1
+
+    def start_at(self, step: int) -> None:
+        """Play the line of `step` (from 1) for the next request that names no step."""
+        self._next = step
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        """Play one line; after the last one, call `finish`."""
+        started = time.monotonic()
+        if request.role != "policy":
+            return Sampled(SUMMARY, "stop", thought=SUMMARY, calls=())
+        step = request.step or self._next
+        line = self._lines[step - 1] if step <= len(self._lines) else _FINISH
+        if line.delay > 0 and await is_set_within(stop, line.delay):
+            return Sampled(
+                "", "interrupted", thought="", calls=(), seconds=time.monotonic() - started
+            )
+        self._next = step + 1
+        calls = tuple(
+            Call(id=f"{step}.{index}", name=call.name, arguments=call.arguments)
+            for index, call in enumerate(line.calls)
+        )
+        seconds = time.monotonic() - started
+        return Sampled(line.thought, "stop", thought=line.thought, calls=calls, seconds=seconds)
+
+    async def ready(self) -> None:
+        """A script is always ready."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def read_script(path: Path) -> list[Line]:
+    """Read every line of a script; blank lines are passed over."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(f"The script {path} cannot be read: {problem}.") from problem
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                lines.append(msgspec.json.decode(line, type=Line))
+            except msgspec.DecodeError as problem:
+                raise ConfigurationError(
+                    f"Line {number} of the script {path} is no step: {problem}.",
+                    next='A step is {"thought": text, "calls": [{"name", "arguments"}], "delay"}.',
+                ) from problem
+    return lines

@@ -1,0 +1,236 @@
+"""The token client: ids in, ids and log-probabilities out, over vLLM's /v1/completions.
+
+vLLM and the embedded server answer it alike. It never re-tokenises and never sends `seed` (vLLM's
+CPU build exits on it with chunked prefill). Log-probabilities are the server's `raw_logprobs`: of
+the model before temperature and top-p, but after a grammar's mask.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import httpx
+
+from houston_daemon.engines.http import (
+    Retry,
+    Transient,
+    check,
+    client,
+    events,
+    finished_before,
+    with_retries,
+)
+from houston_daemon.engines.protocol import (
+    EngineRefused,
+    EngineUnavailable,
+    FinishReason,
+    Sampled,
+    SampleRequest,
+)
+from houston_shared.records import LogprobKind
+
+LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
+READ_SECONDS = 900.0
+"""Longest silence: the prefill of a long prompt on a slow machine."""
+
+
+@dataclass(slots=True)
+class _Partial:
+    """What has been sampled so far."""
+
+    text: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    prompt_ids: tuple[int, ...] | None = None
+    finish: str = ""
+    cached: int | None = None
+
+
+class TokenEngine:
+    """A server of /v1/completions with token ids.
+
+    url: base address, with or without `/v1`, or `unix:/path`. model: name in requests; empty for
+    the first that the server lists. window: 0 or None for what the server says (known after
+    `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
+    logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
+    """
+
+    token_ids = True
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        model: str = "",
+        window: int | None = None,
+        api_key: str = "",
+        *,
+        adapters: Mapping[str, str] | None = None,
+        logprobs_mode: LogprobsMode = "raw_logprobs",
+        retry: Retry | None = None,
+    ) -> None:
+        self.name = name
+        self.window = window or None
+        self._model = model
+        self._adapters = dict(adapters or {})
+        self._mode = logprobs_mode
+        self._retry = retry or Retry()
+        self._http = client(url.rstrip("/").removesuffix("/v1"), api_key, READ_SECONDS)
+
+    async def ready(self) -> None:
+        """Return when the server answers, its window and model known."""
+        try:
+            health = await self._http.get("/health", timeout=10.0)
+            if health.status_code != 404:  # an equal server may have no such page
+                await check(health)
+            if not self._model or self.window is None:
+                await self._look_up()
+        except (httpx.TransportError, Transient) as problem:
+            raise EngineUnavailable(
+                f"Engine {self.name} does not answer at {self._http.base_url}: "
+                f"{str(problem) or type(problem).__name__}.",
+                next="See `houston daemon status`.",
+            ) from problem
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        """Sample once; see the protocol."""
+        if request.prompt_ids is None:
+            raise EngineRefused(f"Engine {self.name} takes token ids and was given none.")
+        started = time.monotonic()
+        partial, ended = _Partial(), False
+
+        async def once() -> bool:
+            nonlocal partial
+            if not self._model and not request.policy:
+                await self._look_up()
+            body = self._body(request)
+            partial = _Partial()
+            return await finished_before(stop, self._stream(body, partial))
+
+        ended = bool(await with_retries(self.name, once, stop, self._retry))
+        reason: FinishReason = "interrupted"
+        if ended:
+            reason = "length" if partial.finish == "length" else "stop"
+        return Sampled(
+            text="".join(partial.text),
+            finish_reason=reason,
+            token_ids=tuple(partial.ids),
+            logprobs=tuple(partial.logprobs),
+            logprob_kind=self._kind(request),
+            prompt_ids=partial.prompt_ids,
+            cached_tokens=partial.cached,
+            seconds=time.monotonic() - started,
+            parameters=self._parameters(request),
+        )
+
+    async def load_adapter(self, name: str, folder: str) -> None:
+        """Load a policy's adapter into the server. Raises EngineRefused when it cannot be."""
+        self._adapters[name] = folder
+        answer = await self._http.post(
+            "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": folder}
+        )
+        if answer.status_code == 400 and "already" in answer.text:  # another worker was first
+            return
+        await check(answer)
+
+    async def _stream(self, body: dict[str, Any], partial: _Partial) -> None:
+        try:
+            await self._stream_once(body, partial)
+        except _NoSuchModel as problem:
+            folder = self._adapters.get(body["model"])
+            if folder is None:
+                raise EngineRefused(
+                    f"Engine {self.name} does not know {body['model']!r}: {problem}.",
+                    next="Load the policy first: houston policy list.",
+                ) from problem
+            await self.load_adapter(body["model"], folder)
+            await self._stream_once(body, partial)
+
+    async def _stream_once(self, body: dict[str, Any], partial: _Partial) -> None:
+        async with self._http.stream("POST", "/v1/completions", json=body) as response:
+            if response.status_code == 404:
+                raise _NoSuchModel((await response.aread()).decode(errors="replace")[:300])
+            await check(response)
+            async for event in events(response):
+                _take(event, partial)
+        if not partial.finish:
+            raise Transient("the stream ended before the sample")
+        if len(partial.logprobs) != len(partial.ids):
+            raise EngineRefused(
+                f"Engine {self.name} returned {len(partial.ids)} token ids with "
+                f"{len(partial.logprobs)} log-probabilities.",
+                "The sample was not used.",
+                "An engine of kind `token` must honour return_token_ids and logprobs.",
+            )
+
+    async def _look_up(self) -> None:
+        answer = await self._http.get("/v1/models", timeout=10.0)
+        await check(answer)
+        card = answer.json()["data"][0]
+        self._model = self._model or str(card["id"])
+        self.window = self.window or card.get("max_model_len")
+
+    def _body(self, request: SampleRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": request.policy or self._model,
+            "prompt": list(request.prompt_ids or ()),
+            "add_special_tokens": False,
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "stop_token_ids": list(request.stop_token_ids),
+            "skip_special_tokens": False,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.grammar is not None:
+            body["structured_outputs"] = {"json": request.grammar}
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
+        return body
+
+    def _kind(self, request: SampleRequest) -> LogprobKind:
+        if request.grammar is not None:
+            return "after_grammar"
+        scaled = request.temperature not in (0, 1) or request.top_p < 1
+        return "after_temperature" if self._mode == "processed_logprobs" and scaled else "policy"
+
+    def _parameters(self, request: SampleRequest) -> dict[str, Any]:
+        parameters: dict[str, Any] = {
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "max_tokens": request.max_tokens,
+            "stop_token_ids": list(request.stop_token_ids),
+        }
+        if request.grammar is not None:
+            schema = json.dumps(request.grammar, sort_keys=True).encode()
+            parameters["grammar"] = hashlib.sha256(schema).hexdigest()
+        return parameters
+
+
+class _NoSuchModel(Exception):
+    """The server does not know the model or adapter of the request."""
+
+
+def _take(event: Mapping[str, Any], partial: _Partial) -> None:
+    """Add one event of the stream; ids and log-probabilities of one event belong together."""
+    if usage := event.get("usage"):
+        details = usage.get("prompt_tokens_details") or {}
+        partial.cached = details.get("cached_tokens", partial.cached)
+    for choice in event.get("choices", ()):
+        if (prompt := choice.get("prompt_token_ids")) is not None:
+            partial.prompt_ids = tuple(prompt)
+        partial.text.append(choice.get("text") or "")
+        partial.ids += choice.get("token_ids") or ()
+        partial.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or ()
+        partial.finish = choice.get("finish_reason") or partial.finish
