@@ -42,6 +42,8 @@ class Budget(Settings, frozen=True):
     """An observation is cut here, and says so; less where the engine's window is smaller."""
     command_seconds: Seconds = 10.0
     """How long run_command waits before it leaves a command running and says so."""
+    input_silence_seconds: Seconds = 2.0
+    """How long a running command must have been silent before input_in_session may answer it."""
     sleep_seconds: Seconds = 3_600.0
     """Longest single sleep."""
     minimum_steps: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -98,8 +100,8 @@ class Task(Settings, frozen=True):
     """What the agent is asked to do: motivation, goal, rules, what it may use."""
     instructions_file: str = ""
     """Text file beside the task file, instead of `instructions`."""
-    environment: Literal["workstation"] = "workstation"
-    """What turns actions into observations."""
+    environment: Literal["workstation", "null"] = "workstation"
+    """What turns actions into observations; `null` does nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"

@@ -5,7 +5,7 @@ it never raises for what an agent did wrong: that is an observation.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -114,5 +114,6 @@ class Environment(Protocol):
         ...
 
 
-WaitForSlot = Callable[[], Awaitable[None]]
-"""Waits for an evaluation slot; its time is not active time."""
+WaitingForSlot = Callable[[bool], None]
+"""Told True when a call begins to wait for an evaluation slot and False when that ends; the time
+between is not active time."""

@@ -14,7 +14,7 @@ Session = Annotated[
     Meta(
         min_length=1,
         max_length=24,
-        pattern=r"^[A-Za-z0-9_-]{1,24}$",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,23}$",
         description="Name of the session.",
     ),
 ]

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-INSIDE = "/workspace"
-"""Where the sandbox maps the workspace."""
+from houston_daemon.hosts.sandbox import INSIDE
+
 _MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -4,6 +4,7 @@ Runs in a thread; touches the workspace through `Confined` only; holds no more t
 """
 
 import os
+import time
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -64,6 +65,13 @@ class FileView:
                 size=status.st_size,
                 modified=status.st_mtime,
             )
+
+    def facts(self, path: str) -> str:
+        """One line about a file: its size, lines and age."""
+        with self._confined.file(path) as (found, place), reader(found) as file:
+            status, total = os.fstat(found), file_lines.count(file)
+        clock = time.strftime("%H:%M:%SZ", time.gmtime(status.st_mtime))
+        return f"{place.path} has {status.st_size} bytes, {total} lines, last written {clock}."
 
     def show(
         self, path: str, first: int, lines: int, remembered: int | None = None

@@ -53,6 +53,8 @@ class State(msgspec.Struct, kw_only=True):
     last_action: str = ""
     ends: dict[str, int] = {}
     """Session → log offset up to which spans were recorded."""
+    finals: dict[str, int] = {}
+    """Session closed in the open step → where its log ended."""
     marked_at: float = 0.0
     """Unix time at which `ends` was taken."""
     pending: tuple[FileChange, ...] = ()
@@ -69,11 +71,13 @@ class StateFile:
         self._written = b""
         self.now = State()
 
-    def load(self) -> None:
-        """Find the state again; a rollout's first start has none."""
-        if self._path.exists():
-            self._written = self._path.read_bytes()
-            self.now = msgspec.json.decode(self._written, type=State)
+    def load(self) -> bool:
+        """Find the state again; False when there is none: the rollout starts for the first time."""
+        if not self._path.exists():
+            return False
+        self._written = self._path.read_bytes()
+        self.now = msgspec.json.decode(self._written, type=State)
+        return True
 
     def save(self) -> None:
         """Write the state if it changed: beside, then in place of the old one."""

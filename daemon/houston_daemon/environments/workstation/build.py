@@ -1,0 +1,62 @@
+"""Puts a workstation together from a rollout's specification: host, state, actions."""
+
+from pathlib import Path
+
+from houston_daemon.environments.protocol import WaitingForSlot
+from houston_daemon.environments.workstation.closing import mark
+from houston_daemon.environments.workstation.commands import CommandActions, CommandLimits
+from houston_daemon.environments.workstation.confine import Confined
+from houston_daemon.environments.workstation.environment import Workstation
+from houston_daemon.environments.workstation.evaluation import Evaluation
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.sessions import Sessions
+from houston_daemon.environments.workstation.slots import Slots
+from houston_daemon.environments.workstation.state import StateFile
+from houston_daemon.hosts.local import LocalHost
+from houston_shared.records import RolloutSpec
+from houston_shared.task import Task
+
+
+def build(
+    spec: RolloutSpec, task: Task, characters: int, waiting_for_slot: WaitingForSlot | None
+) -> Workstation:
+    """A workstation on this machine; nothing is touched before `open`."""
+    root, folder = Path(spec.host_root), Path(spec.task.folder)
+    host = local_host(spec, task)
+    state = StateFile(root / "rollouts" / spec.rollout / "workstation.json")
+    sessions = Sessions(host, lambda: state.now)
+    budget = task.budget
+    limits = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
+    files = FileActions(Confined(host.workspace), lambda: state.now, characters)
+
+    async def before_evaluation() -> None:
+        await mark(host, state.now, files.take_touched(), "evaluation")
+
+    slots = Slots(root, task.name, task.evaluate.slots, waiting_for_slot)
+    return Workstation(
+        task,
+        host,
+        state,
+        source=folder / task.workspace.source if task.workspace.source else None,
+        commands=CommandActions(host, sessions, limits),
+        files=files,
+        sessions=sessions,
+        evaluation=Evaluation(host, task, folder, slots, before_evaluation),
+        characters=characters,
+    )
+
+
+def local_host(spec: RolloutSpec, task: Task) -> LocalHost:
+    """This machine as the task maps it."""
+    mapped = task.mapped
+    return LocalHost(
+        Path(spec.host_root),
+        spec.rollout,
+        sandbox=mapped.kind,
+        network=mapped.network,
+        hidden=tuple(map(Path, spec.hidden)),
+        read=tuple(map(Path, mapped.read)),
+        devices=tuple(map(Path, mapped.devices)),
+        gpus=mapped.gpus,
+        environment=task.environment_variables,
+    )

@@ -1,0 +1,153 @@
+"""The workstation as the loop sees it: checks a call, runs it, and gives a typed result.
+
+Every action goes through one table to the module that knows it. What goes wrong is an observation.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.workstation import actions_command as command
+from houston_daemon.environments.workstation import actions_system as system_actions
+from houston_daemon.environments.workstation import closing, interrupted, system
+from houston_daemon.environments.workstation.catalog import catalog
+from houston_daemon.environments.workstation.commands import CommandActions
+from houston_daemon.environments.workstation.confine import PathRefused
+from houston_daemon.environments.workstation.evaluation import Evaluation
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.observations import Failed, Observation
+from houston_daemon.environments.workstation.result import result
+from houston_daemon.environments.workstation.sessions import Sessions
+from houston_daemon.environments.workstation.state import StateFile
+from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
+from houston_daemon.hosts.protocol import Host
+from houston_shared.records import Call, Intent, Result
+from houston_shared.task import Task
+
+
+class Workstation:
+    """Terminals, files, an evaluator and patience, for one rollout. See `protocol.Environment`."""
+
+    def __init__(
+        self,
+        task: Task,
+        host: Host,
+        state: StateFile,
+        *,
+        source: Path | None,
+        commands: CommandActions,
+        files: FileActions,
+        sessions: Sessions,
+        evaluation: Evaluation,
+        characters: int,
+    ) -> None:
+        self._task = task
+        self._host = host
+        self._state = state
+        self._source = source
+        self._commands = commands
+        self._files = files
+        self._sessions = sessions
+        self._evaluation = evaluation
+        self._characters = characters
+        self._catalog = catalog(task)
+        self.tools: Sequence[ToolSpec] = self._catalog.tools
+
+    async def open(self) -> None:
+        """Make the world, or find it again; the first snapshot is the workspace as it was given."""
+        await self._host.prepare(self._source)
+        begun = self._state.load()
+        if not begun:
+            await self._host.snapshots.take("start", mark=True)
+            await asyncio.to_thread(self._state.save)
+        self._sessions.open()
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        return self._catalog.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Unix time at which a sleep would end if it began now; 0 for other calls."""
+        call = self._catalog.check(call)
+        if call.error or call.name != "sleep":
+            return 0.0
+        return time.time() + self._sleep_seconds(call)
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call; see `protocol.Environment.act`."""
+        begun = time.monotonic()
+        call = self._catalog.check(call)
+        self._state.now.closing = None
+        observation = await self._observe(call, standing, stop)
+        self._state.now.last_action = "think" if call.name == "think" else ""
+        await asyncio.to_thread(self._state.save)
+        return result(call, observation, self._characters, round(time.monotonic() - begun, 6))
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """The result of a call that was about to run when the worker ended."""
+        call = self._catalog.check(intent.call)
+        if call.error:
+            return await self.act(call, standing, stop)
+        begun = time.monotonic()
+        self._state.now.closing = None
+        observation: Observation
+        if call.name == "sleep":
+            observation = await system.sleep_on(intent, self._sleep_seconds(call), stop)
+        else:
+            observation = await interrupted.observation(call, self._commands, self._files)
+        self._state.now.last_action = ""
+        await asyncio.to_thread(self._state.save)
+        return result(call, observation, self._characters, round(time.monotonic() - begun, 6))
+
+    async def close_step(self, step: int) -> Closing:
+        """Take the step's snapshot and the terminals' spans; the same again for the same step."""
+        touched = self._files.take_touched()
+        closed = await closing.close_step(
+            self._host, self._sessions, self._state.now, step, touched
+        )
+        await asyncio.to_thread(self._state.save)
+        return closed
+
+    async def close(self, ended: bool) -> None:
+        """Let go; with `ended`, also end the rollout's terminals."""
+        await self._sessions.close()
+        if ended:
+            await self._host.destroy_terminals()
+        await self._host.close()
+
+    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.error:
+            return Failed(error=call.error)
+        try:
+            return await self._do(call, standing, stop)
+        except TerminalMissing:
+            name = call.arguments.get("session_id")
+            return Failed(error=f"There is no session {name}; run_command opens one.")
+        except (TerminalBusy, TerminalDead, PathRefused) as problem:
+            return Failed(error=str(problem))
+        except Exception as problem:  # noqa: BLE001 - an exception in a tool is an observation
+            return Failed(error=f"{call.name} failed: {type(problem).__name__}: {problem}"[:500])
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        arguments = self._catalog.arguments(call)
+        if isinstance(arguments, command.CommandAction):
+            return await self._commands.act(arguments, stop)
+        if isinstance(arguments, system_actions.SystemAction):
+            return await self._system(call, standing, stop)
+        return await self._files.act(arguments, stop)
+
+    async def _system(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        match call.name:
+            case "think":
+                return system.think(self._state.now.last_action)
+            case "sleep":
+                return await system.sleep(self._sleep_seconds(call), stop)
+            case "eval":
+                return await self._evaluation.run(standing, stop)
+            case _:
+                return system.finish(standing, self._task.budget.minimum_steps)
+
+    def _sleep_seconds(self, call: Call) -> float:
+        return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)
