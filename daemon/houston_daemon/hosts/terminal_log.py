@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.hosts.screen import render
-from houston_daemon.hosts.terminal_marks import LOOK_BEHIND, Nonces, without_marks
+from houston_daemon.hosts.terminal_marks import (
+    LOOK_BEHIND,
+    Nonces,
+    trailing_marks,
+    without_marks,
+)
 
 _BLOCK = 1 << 20
 _PREFIX = "log."
@@ -124,7 +129,8 @@ class TerminalLog:
             return stop
         low = max(head, stop - most)
         data = self.read(low, stop)
-        place = len(data) - 1 if data.endswith(b"\n") else len(data)
+        shown = len(data) - trailing_marks(data)
+        place = shown - 1 if data.endswith(b"\n", 0, shown) else shown
         for _ in range(count):
             place = data.rfind(b"\n", 0, place)
             if place < 0:

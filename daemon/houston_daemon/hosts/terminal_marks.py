@@ -20,6 +20,7 @@ _LONGEST = 100
 _END = re.compile(rb"\x1b\]7771;[rse];[^\x07\x1b]{0,80}\x07")
 _PROMPT = re.compile(rb"\x1b\]7771;p;[^\x07\x1b]{0,80}\x07")
 _HALF = re.compile(rb"\x1b(?:\](?:7(?:7(?:7(?:1[^\x07\x1b]{0,90})?)?)?)?)?\Z")
+_LAST = re.compile(rb"(?:\x1b\]7771;[^\x07\x1b]{0,90}\x07)+\Z")
 _SHOWN = 200
 
 
@@ -54,25 +55,28 @@ def end_mark(nonces: Nonces) -> bytes:
 def greeting(nonce: str) -> bytes:
     """The first line for a new shell: say which tty and which pid; keep no history of our lines."""
     tell = f"builtin printf '\\033]{_NUMBER};r;{nonce};%s %s\\007' \"$(tty <&2)\" $$ >/dev/tty"
-    return f"PS2=; set +o history; unset HISTFILE MAILCHECK; export -n PS1; {tell}\n".encode()
+    quiet = "PROMPT_COMMAND='{ PS1= PS2=; } 2>/dev/null'"  # activating an environment sets PS1
+    forget = "set +o history; history -c; unset HISTFILE MAILCHECK"
+    return f"{quiet}; {forget}; export -n PS1; {tell}\n".encode()
 
 
 def command_lines(nonces: Nonces, command: str, path: str, tty: str) -> bytes:
     """The lines that run the command file `path` with `tty` as its input, marked.
 
     Three lines, because an interrupt drops the rest of a line and no more. Shorter than PIPE_BUF,
-    so that one write hands them over whole. Trace flags and the DEBUG trap are put away between
-    commands; the flags come back before the next one.
+    so that one write hands them over whole. Between commands trace flags, history and the DEBUG
+    trap are put away; the flags come back before the next one.
     """
     shown = _shown(command)
-    prompt = f"\\033]{_NUMBER};p;\\007%s $ %s\\n\\033]{_NUMBER};s;%s\\007"
+    # `%.0s` takes an argument that prints nothing: the last one stays in the shell's `$_`.
+    prompt = f"\\033]{_NUMBER};p;\\007%s $ %s\\n\\033]{_NUMBER};s;%s\\007%.0s"
     return (
-        f"builtin printf '{prompt}' \"$PWD\" {shlex.quote(shown)} {nonces.start} >/dev/tty; "
+        f"builtin printf '{prompt}' \"$PWD\" {shlex.quote(shown)} {nonces.start} - >/dev/tty; "
         "[[ ${__houston_flags-} != *v* ]] || builtin set -v; "
         "[[ ${__houston_flags-} != *x* ]] || builtin set -x; "
-        f"builtin . {path} <{tty}\n"
-        "{ __houston_code=$? __houston_flags=$-; builtin trap - DEBUG; builtin set +xv; }"
-        " 2>/dev/null\n"
+        f"builtin . {shlex.quote(path)} <{shlex.quote(tty)}\n"
+        "{ __houston_code=$? __houston_flags=$-; builtin trap - DEBUG; builtin set +xv;"
+        " builtin set +o history; } 2>/dev/null\n"
     ).encode() + end_line(nonces)
 
 
@@ -107,6 +111,12 @@ def without_marks(data: bytes, before: bytes, secret: Nonces | None) -> bytes:
     if secret is not None:
         data = data.replace(secret.start.encode(), b"").replace(secret.end.encode(), b"")
     return _PROMPT.sub(lambda found: _fresh_line(found, data), data)
+
+
+def trailing_marks(data: bytes) -> int:
+    """How many bytes at the end of `data` are marks, which make no line."""
+    found = _LAST.search(data[-2 * _LONGEST :])
+    return len(found.group()) if found is not None else 0
 
 
 def _fresh_line(found: "re.Match[bytes]", data: bytes) -> bytes:

@@ -128,23 +128,21 @@ class LocalTerminal:
     async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
         """Signal the foreground command's processes; returns their names.
 
-        INT goes to the foreground group, as Ctrl-C does; TERM and KILL also to their children,
-        and what is left of the command's own shell lines is abandoned. The shell lives on.
+        INT goes to the foreground group, as Ctrl-C does. TERM and KILL go to their children too,
+        and what is left of the command's lines is abandoned: with KILL at once, with TERM when
+        the processes have ended within a second. The shell lives on.
         """
         await self._look(check_pipe=False)
         if not self.state.running or self.state.ended:
             return []
         number = signal.Signals[f"SIG{name}"]
         found = await asyncio.to_thread(self._foreground, name != "INT")
-        processes.send([entry.pid for entry in found], number)
-        if name == "INT" and found:
-            return [entry.name for entry in found]
-        keys = [ProcessKey(entry.pid, entry.started) for entry in found]
-        if await self._gone(keys, seconds=2.0 if name == "KILL" else 1.0) and self.state.running:
+        if name == "KILL" or not found:
+            # First, or the shell would go on to the next line before it is told to stop.
             processes.send([self.state.shell.pid], signal.SIGINT)
-            if name != "INT":
-                late = await asyncio.to_thread(self._foreground, True)
-                processes.send([entry.pid for entry in late], number)
+        processes.send([entry.pid for entry in found], number)
+        if name == "TERM" and found:
+            await self._abandon_when_gone([ProcessKey(e.pid, e.started) for e in found])
         return [entry.name for entry in found]
 
     async def close(self) -> None:
@@ -238,10 +236,18 @@ class LocalTerminal:
         state = self.state
         state.ended = True
         if state.running:
-            pane = await self._tmux.pane(self.name)
-            state.exit_code = pane[2] if pane is not None else None
+            state.exit_code = await self._shell_code()
             state.running = False
         self._save()
+
+    async def _shell_code(self) -> int | None:
+        """How the shell ended, from tmux, which hears of it a moment later; None when unknown."""
+        for _ in range(100):
+            pane = await self._tmux.pane(self.name)
+            if pane is None or pane[2] is not None:
+                return pane[2] if pane is not None else None
+            await asyncio.sleep(0.01)
+        return None
 
     async def _repipe(self) -> None:
         """The log's writer is gone: start another, and say in the log that there is a gap."""
@@ -274,15 +280,20 @@ class LocalTerminal:
         unique = {entry.pid: entry for entry in found if entry.pid != shell.pid}
         return list(unique.values())
 
-    async def _gone(self, keys: list[ProcessKey], seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+    async def _abandon_when_gone(self, keys: list[ProcessKey]) -> None:
+        """Interrupt what is left of the command once `keys` have ended, if they do in a second."""
+        for _ in range(100):
             if not any(processes.is_alive(key) for key in keys):
-                await asyncio.sleep(0.05)
-                await self._look(check_pipe=False)
-                return True
+                break
             await asyncio.sleep(0.01)
-        return False
+        else:
+            return
+        await asyncio.sleep(0.05)
+        await self._look(check_pipe=False)
+        if self.state.running:
+            late = await asyncio.to_thread(self._foreground, True)
+            processes.send([self.state.shell.pid], signal.SIGINT)
+            processes.send([entry.pid for entry in late], signal.SIGTERM)
 
     def _unread(self) -> int:
         """Bytes in the pipe that the shell has not read yet."""

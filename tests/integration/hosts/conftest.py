@@ -1,0 +1,53 @@
+"""A real host of one rollout per test, with and without a sandbox; its terminals end with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.protocol import TerminalStatus
+from houston_daemon.hosts.terminals import LocalTerminal
+
+MakeHost = Callable[..., LocalHost]
+
+
+@pytest.fixture
+async def make_host(tmp_path: Path) -> AsyncIterator[MakeHost]:
+    """Makes hosts of one root; a second call with the same rollout is a restarted daemon."""
+    made: list[LocalHost] = []
+
+    def make(rollout: str = "r1", sandbox: str = "bubblewrap", **settings: object) -> LocalHost:
+        settings.setdefault("network", False)
+        settings.setdefault("hidden", ())
+        host = LocalHost(tmp_path / "root", rollout, sandbox=sandbox, **settings)
+        made.append(host)
+        return host
+
+    yield make
+    for host in made:
+        await host.destroy_terminals()
+        await host.close()
+
+
+@pytest.fixture
+async def host(make_host: MakeHost) -> LocalHost:
+    made = make_host()
+    await made.prepare(None)
+    return made
+
+
+@pytest.fixture
+async def terminal(host: LocalHost) -> LocalTerminal:
+    return await host.terminal("main", create=True)
+
+
+async def finish(
+    terminal: LocalTerminal, command: str, seconds: float = 30
+) -> tuple[TerminalStatus, list[str]]:
+    """Run a command to its end; its status and the lines it printed."""
+    start = await terminal.run(command)
+    status = await terminal.wait(seconds, asyncio.Event())
+    assert not status.busy, await terminal.lines(start)
+    return status, await terminal.lines(start)
