@@ -138,14 +138,14 @@ class Sandbox:
         return found
 
     def _rollout(self, scratch: Path | None, extra_read: Sequence[Path]) -> list[str]:
-        arguments: list[str] = []
-        for path in extra_read:
-            arguments += ["--ro-bind", str(path), str(path)]
         if scratch is not None:
-            arguments += ["--ro-bind", str(self.workspace), INSIDE]
-            return [*arguments, "--bind", str(scratch), SCRATCH, "--bind", str(scratch), "/tmp"]
-        arguments += ["--bind", str(self.workspace), INSIDE]
-        arguments += ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME]
+            arguments = ["--ro-bind", str(self.workspace), INSIDE]
+            arguments += ["--bind", str(scratch), SCRATCH, "--bind", str(scratch), "/tmp"]
+        else:
+            arguments = ["--bind", str(self.workspace), INSIDE]
+            arguments += ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME]
+        for path in extra_read:  # last, because it may itself lie below /tmp
+            arguments += ["--ro-bind", str(path), str(path)]
         return arguments
 
     def _environment(self, scratch: Path | None) -> dict[str, str]:
