@@ -36,7 +36,7 @@ FORCED_SECONDS = 0.8
 """After a second signal the process is gone within this time, whatever hangs."""
 TERM_SECONDS = 2.0
 """Between TERM and KILL for workers that did not drain."""
-ENGINE_SECONDS = 10.0
+ENGINE_SECONDS = 15.0
 IDLE_SECONDS = 5.0
 """Longest wait of the loop: health of engines and backoffs are looked at this often."""
 

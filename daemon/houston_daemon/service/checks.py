@@ -17,7 +17,7 @@ from houston_daemon.engines.install import engine_path, has_nvidia_gpu
 from houston_daemon.engines.model import model_path
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
-from houston_daemon.service.engine_server import address_of, refusal
+from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.filesystem import NETWORK, kind
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError

@@ -1,6 +1,5 @@
 """What kind of file system a folder lies on: flock and SQLite's WAL need one of this machine."""
 
-import os
 from pathlib import Path
 
 from houston_shared.errors import ConfigurationError
@@ -15,9 +14,7 @@ NETWORK = frozenset(
 
 def kind(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
     """Type of the file system of `path` (of its nearest existing parent), e.g. `ext4`."""
-    while not path.exists():
-        path = path.parent
-    target = os.path.realpath(path)
+    target = str(_existing(path))
     best, found = "", "unknown"
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
@@ -36,3 +33,10 @@ def refuse_network(home: Home) -> None:
             "Nothing was started.",
             "Name a --home on a disk of this machine.",
         )
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder of `path` that exists, without links."""
+    while not path.exists():
+        path = path.parent
+    return path.resolve()

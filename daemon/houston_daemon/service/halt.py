@@ -9,7 +9,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from houston_daemon.service.engine_server import end_left_over
+from houston_daemon.service.engine_child import end_left_over
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
@@ -19,7 +19,7 @@ from houston_shared.lock import HomeLock, Owner, holder
 from houston_shared.wire import StopDaemon
 
 ASK_SECONDS = 3.0
-AFTER_DRAIN_SECONDS = 20.0
+AFTER_DRAIN_SECONDS = 30.0
 """Beyond the drain: closing the database and ending engines."""
 FORCED_SECONDS = 3.0
 

@@ -16,13 +16,8 @@ from houston_daemon.engines.install import engine_path
 from houston_daemon.engines.model import model_path
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
-from houston_daemon.service.engine_server import (
-    address_of,
-    is_child,
-    port_taken,
-    refusal,
-    taken,
-)
+from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
+from houston_daemon.service.engine_server import is_child
 from houston_shared.config import FILE_ENGINES, Engine, Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.records import RolloutSpec

@@ -24,12 +24,12 @@ def numbers(lines: list[str]) -> list[int]:
 def test_every_line_is_in_one_of_the_files(tmp_path: Path) -> None:
     path = tmp_path / "daemon.log"
     logger = writer(path, 2, 50)
-    threads = [
-        threading.Thread(
-            target=lambda k=k: [logger.info("line %s", k * 200 + i) for i in range(200)]
-        )
-        for k in range(4)
-    ]
+
+    def write(first: int) -> None:
+        for number in range(first, first + 200):
+            logger.info("line %s", number)
+
+    threads = [threading.Thread(target=write, args=(200 * k,)) for k in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Workers: real processes, bounded, few starting at once, restarted with backoff, failed at last."""
+"""Workers: real processes, bounded in number, restarted with backoff, failed at last."""
 
 import os
 import signal

@@ -1,0 +1,121 @@
+"""The child server of an engine: the embedded one, or `vllm serve`.
+
+It is a session of its own and outlives the daemon; the next one finds it again.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.engines.install import vllm_command
+from houston_daemon.engines.model import model_path
+from houston_daemon.engines.process import EngineProcess, State
+from houston_daemon.service.engine_places import (
+    engine_log,
+    engines_folder,
+    free_port,
+    kept_port,
+    state_file,
+)
+from houston_shared.config import Engine
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+
+EMBEDDED = "houston_daemon.engines.embedded"
+
+
+class Child:
+    """A server that this daemon starts: the embedded one, or `vllm serve`."""
+
+    def __init__(self, home: Home, name: str, engine: Engine) -> None:
+        self._home = home
+        self._name = name
+        self._engine = engine
+        self.url = ""
+        self._process: EngineProcess | None = None
+
+    def bring_up(self) -> None:
+        """Find the child of an earlier daemon, or start one on its port.
+
+        A child that was started with another command (the configuration changed) is ended first.
+        """
+        port = kept_port(self._home, self._name, self._engine)
+        process = self._make(port)
+        found = process.adopt()
+        if found and self._command(port) != started_with(self._home, self._name):
+            process.stop()
+            found = False
+        if not found:
+            port = free_port(self._home, self._name, self._engine, port)
+            process = self._make(port)
+            process.start()
+        self._process = process
+        self.url = process.url
+
+    def _command(self, port: int) -> list[str]:
+        return child_command(self._name, self._engine, port)
+
+    def _make(self, port: int) -> EngineProcess:
+        return EngineProcess(
+            self._name,
+            self._command(port),
+            f"http://127.0.0.1:{port}/v1",
+            state_file(self._home, self._name),
+            engine_log(self._home, self._name),
+            self._engine.environment,
+        )
+
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.alive()
+
+    def healthy(self) -> bool:
+        """Whether it answers."""
+        return self._process is not None and self._process.healthy()
+
+    def reason(self) -> str:
+        """What its log says about its end."""
+        said = self._process.failing_line() if self._process else ""
+        return f"it ended: {said or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
+
+    def end(self) -> None:
+        """End it; waits until it is gone."""
+        if self._process is not None:
+            self._process.stop()
+
+
+def end_left_over(home: Home) -> list[str]:
+    """End engines that an earlier daemon of this home left; returns their names."""
+    ended = []
+    for state in sorted(engines_folder(home).glob("*.json")):
+        process = EngineProcess(state.stem, [], "", state, engine_log(home, state.stem), {})
+        if process.adopt():
+            process.stop()
+            ended.append(state.stem)
+    return ended
+
+
+def started_with(home: Home, name: str) -> list[str]:
+    """The command that the recorded child was started with; empty when none is recorded."""
+    try:
+        recorded = state_file(home, name).read_bytes()
+        return list(msgspec.json.decode(recorded, type=State).command)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return []
+
+
+def child_command(name: str, engine: Engine, port: int) -> list[str]:
+    """Command of a child. Raises HoustonError when the model or vLLM is not there."""
+    if engine.command:
+        return [part.replace("{port}", str(port)) for part in engine.command]
+    model = Path(engine.model) if engine.model else model_path()
+    if model is None:
+        raise HoustonError(
+            f"The model of engine {name!r} is not on this machine.",
+            next="houston doctor --fetch-model",
+            code=ExitCode.CONFIGURATION,
+        )
+    if engine.kind == "vllm":
+        return vllm_command(model, port)
+    return [sys.executable, "-m", EMBEDDED, "--model", str(model), "--port", str(port)]

@@ -1,0 +1,107 @@
+"""Where engines are: ports, addresses, logs and state files; and whether somebody is there.
+
+A child's port is chosen once for a home and engine and kept, so that a worker's retry reaches the
+server that was started again.
+"""
+
+import errno
+import re
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from houston_shared.config import Engine
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
+
+
+def engines_folder(home: Home) -> Path:
+    """Where children's ports and pids are kept."""
+    return home.run / "engines"
+
+
+def state_file(home: Home, name: str) -> Path:
+    """Where pid and address of a child are kept."""
+    return engines_folder(home) / f"{file_name(name)}.json"
+
+
+def engine_log(home: Home, name: str) -> Path:
+    """Log of a child."""
+    return home.logs / "engines" / f"{file_name(name)}.log"
+
+
+def kept_port(home: Home, name: str, engine: Engine) -> int:
+    """The port of this engine in this home: configured, or chosen once and kept."""
+    if engine.port:
+        return engine.port
+    file = engines_folder(home) / f"{file_name(name)}.port"
+    try:
+        return int(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return _choose(file)
+
+
+def free_port(home: Home, name: str, engine: Engine, port: int) -> int:
+    """`port` if nobody listens there; else another, or HoustonError when it is configured."""
+    if not taken(port):
+        return port
+    if engine.port:
+        raise port_taken(name, port)
+    return _choose(engines_folder(home) / f"{file_name(name)}.port")
+
+
+def port_taken(name: str, port: int) -> HoustonError:
+    """The sentence for a configured port that another program holds."""
+    return HoustonError(
+        f"Port {port} of engine {name!r} is taken by another program.",
+        "The engine was not started.",
+        f"Set `engines.{name}.port` to another (0 takes a free one), or end that program.",
+    )
+
+
+def taken(port: int) -> bool:
+    """Whether another program listens on a loopback port."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError as problem:
+            return problem.errno == errno.EADDRINUSE
+    return False
+
+
+def address_of(url: str) -> tuple[str, int]:
+    """Host and port of a URL. Raises ConfigurationError when it is none."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
+        raise ConfigurationError(f"{url!r} is no http(s) address of an engine.")
+    return parts.hostname, port
+
+
+def refusal(address: tuple[str, int], seconds: float = 3.0) -> str:
+    """Why nobody answers at `address`; empty when somebody does."""
+    try:
+        socket.create_connection(address, seconds).close()
+    except OSError as problem:
+        host, port = address
+        why = problem.strerror or ("no answer" if isinstance(problem, TimeoutError) else "unknown")
+        return f"{host}:{port} cannot be reached ({why.lower()})"
+    return ""
+
+
+def _choose(file: Path) -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port = int(trial.getsockname()[1])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{port}\n")
+    return port
+
+
+def file_name(name: str) -> str:
+    """An engine's name as part of a file name."""
+    return re.sub(r"[^\w.-]", "_", name)

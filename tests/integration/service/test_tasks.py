@@ -1,0 +1,92 @@
+"""A new task works as it is; a wrong one is one sentence that names what is wrong."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.station import Station
+
+RIGHT = ["the", "and", "a", "word", "crew", "is", "station", "long", "tower", "rocket"]
+
+
+def score(task: Path, answer: Any) -> "subprocess.CompletedProcess[str]":
+    """What the evaluator says of a workspace with this answer.json (None: without)."""
+    workspace = task / "workspace"
+    if answer is not None:
+        (workspace / "answer.json").write_text(json.dumps(answer))
+    environment = {**os.environ, "WORKSPACE": str(workspace)}
+    return subprocess.run(
+        ["python3", "evaluate.py"], cwd=task, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(None, 0), ([], 0), (RIGHT[:3], 30), (["zebra"] * 10, 0), (["the"] * 10, 10), (RIGHT, 100)],
+)
+def test_a_new_task_has_an_evaluator_that_scores(
+    station: Station, answer: Any, expected: int
+) -> None:
+    station.run("task", "new", "my-task", "--dir", str(station.folder / "made"))
+    done = score(station.folder / "made" / "my-task", answer)
+    assert json.loads(done.stdout)["overall_score"] == expected
+
+
+def test_an_answer_of_the_wrong_form_is_said_so(station: Station) -> None:
+    station.run("task", "new", "my-task")
+    done = score(station.folder / "my-task", {"the": 25})
+    assert done.returncode != 0
+    assert "one JSON list of words" in done.stderr
+
+
+def test_a_new_task_can_be_started_as_it_is(station: Station) -> None:
+    made = station.run("task", "new", "my-task")
+    file = made.stdout.strip()
+    (found,) = station.json("task", "validate", file)
+    assert found["task"] == "my-task"
+    assert "python3 evaluate.py" in found["evaluator"]
+    assert found["workspace"] == "workspace/ (1 files)"
+    assert "can be started" in station.run("task", "validate", "my-task").stdout
+
+
+@pytest.mark.parametrize("name", ["My-Task", "-x", "a b", "../up", "x" * 41])
+def test_a_name_that_is_none(station: Station, name: str) -> None:
+    done = station.run("task", "new", "--", name, code=78)
+    assert "allowed" in done.stderr
+    assert list(station.folder.glob("**/task.toml")) == []
+
+
+def test_a_folder_that_is_there_is_not_touched(station: Station) -> None:
+    station.run("task", "new", "mine")
+    (station.folder / "mine" / "task.toml").write_text("my work")
+    assert "there already" in station.run("task", "new", "mine", code=1).stderr
+    assert (station.folder / "mine" / "task.toml").read_text() == "my work"
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("python3 missing.py", "missing.py"),
+        ("no-such-program --now", "no-such-program"),
+        ("./score.sh", "./score.sh"),
+    ],
+)
+def test_an_evaluator_that_is_not_there(station: Station, command: str, names: str) -> None:
+    task = station.task()
+    task.write_text(task.read_text().replace("python3 evaluate.py", command))
+    done = station.run("task", "validate", str(task), code=78)
+    assert names in done.stderr
+    assert str(task) in done.stderr
+
+
+@pytest.mark.parametrize("command", ["cd tests && python3 score.py", "./evaluate.sh", ""])
+def test_evaluators_of_other_forms(station: Station, command: str) -> None:
+    task = station.task()
+    (task.parent / "evaluate.sh").write_text("#!/bin/sh\n")
+    (task.parent / "evaluate.sh").chmod(0o755)
+    task.write_text(task.read_text().replace("python3 evaluate.py", command))
+    station.run("task", "validate", str(task))

@@ -1,0 +1,153 @@
+"""The client: no daemon is told at once, a silent one in bounded time, words of a denial kept."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zmq
+
+from houston_shared import wire
+from houston_shared.control_client import AsyncControlClient, ControlClient, LiveFeed
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.lock import HomeLock, Owner
+
+Answer = Callable[[wire.ControlRequest], wire.ControlReply | None]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = Home(tmp_path)
+    made.run.mkdir()
+    return made
+
+
+@contextmanager
+def daemon(home: Home, answer: Answer) -> Iterator[HomeLock]:
+    """Hold the home and answer on a real `control` socket; None answers nothing."""
+    lock = HomeLock(home)
+    assert lock.take(Owner(os.getpid(), "now")) is None
+    stop = threading.Event()
+    thread = threading.Thread(target=_serve, args=(home, answer, stop))
+    thread.start()
+    try:
+        yield lock
+    finally:
+        stop.set()
+        thread.join()
+        lock.release()
+
+
+def _serve(home: Home, answer: Answer, stop: threading.Event) -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.bind(home.socket("control"))
+        while not stop.is_set():
+            if router.poll(20):
+                client, request, body = router.recv_multipart()
+                reply = answer(wire.control_request.decode(body))
+                if reply is not None:
+                    push = wire.encode(wire.Done(seq=99))
+                    router.send_multipart([client, wire.PUSH, push])  # not the answer
+                    router.send_multipart([client, request, wire.encode(reply)])
+
+
+def test_no_daemon_is_said_without_waiting(home: Home) -> None:
+    before = time.monotonic()
+    with ControlClient(home) as client, pytest.raises(DaemonNotRunning) as problem:
+        client.ask(wire.AskStatus())
+    assert time.monotonic() - before < 5, "far less than the client's patience"
+    assert problem.value.code == ExitCode.DAEMON_NOT_RUNNING
+    assert "houston daemon start" in str(problem.value)
+
+
+def test_answers_come_back_to_their_questions(home: Home) -> None:
+    with daemon(home, lambda _: wire.Done(seq=7)), ControlClient(home) as client:
+        assert client.ask(wire.AskStatus()) == wire.Done(seq=7)
+        assert client.ask(wire.AskStatus()) == wire.Done(seq=7)
+
+
+def test_a_denial_keeps_its_words_and_its_code(home: Home) -> None:
+    denied = wire.Denied(cause="There is no rollout x.", effect="Nothing.", next="list", code=75)
+    guide = wire.Guide(id="1", rollout="x", text="hello")
+    with daemon(home, lambda _: denied), ControlClient(home) as client:  # noqa: SIM117
+        with pytest.raises(HoustonError) as problem:
+            client.ask(guide)
+    said = problem.value
+    assert (said.cause, said.effect, said.next) == ("There is no rollout x.", "Nothing.", "list")
+    assert said.code == ExitCode.BUSY
+
+
+def test_a_daemon_that_does_not_answer_is_said_honestly(home: Home) -> None:
+    with daemon(home, lambda _: None), ControlClient(home, timeout=0.3) as client:  # noqa: SIM117
+        with pytest.raises(HoustonError, match=r"did not answer in 0\.3 s") as problem:
+            client.ask(wire.AskStatus())
+    assert f"pid {os.getpid()}" in str(problem.value)
+
+
+def test_a_daemon_that_ends_before_it_answers(home: Home) -> None:
+    with daemon(home, lambda _: None) as lock, ControlClient(home, timeout=60) as client:
+        threading.Timer(0.3, lock.release).start()
+        with pytest.raises(DaemonNotRunning, match="before it answered"):
+            client.ask(wire.AskStatus())
+
+
+def test_a_question_asked_while_the_daemon_starts_is_answered(home: Home) -> None:
+    lock = HomeLock(home)
+    lock.take(Owner(os.getpid(), "now"))
+    stop = threading.Event()
+    late = threading.Timer(0.5, _serve, args=(home, lambda _: wire.Done(), stop))
+    late.start()
+    try:
+        with ControlClient(home, timeout=30) as client:
+            assert client.ask(wire.AskStatus()) == wire.Done()
+    finally:
+        stop.set()
+        late.join()
+        lock.release()
+
+
+async def test_questions_of_the_console_overlap(home: Home) -> None:
+    def answer(message: wire.ControlRequest) -> wire.ControlReply:
+        assert isinstance(message, wire.Guide)
+        return wire.Done(seq=int(message.id))
+
+    with daemon(home, answer):
+        client = AsyncControlClient(home)
+        try:
+            asked = [client.ask(wire.Guide(id=str(i), rollout="r", text="t")) for i in range(20)]
+            assert await asyncio.gather(*asked) == [wire.Done(seq=i) for i in range(20)]
+        finally:
+            await client.close()
+
+
+async def test_the_console_learns_that_no_daemon_runs(home: Home) -> None:
+    client = AsyncControlClient(home)
+    try:
+        with pytest.raises(DaemonNotRunning):
+            await client.ask(wire.AskStatus())
+    finally:
+        await client.close()
+
+
+async def test_notices_are_coalesced_and_go_on_after_a_restart(home: Home) -> None:
+    feed = LiveFeed(home)
+    notices = aiter(feed)
+    seen: list[wire.Notice] = []
+    with zmq.Context() as context:
+        for epoch in (1, 2):
+            with context.socket(zmq.XPUB) as publisher:
+                publisher.bind(home.socket("live"))
+                assert await asyncio.to_thread(publisher.poll, 20_000), "it connects, again too"
+                for seq in range(1, 101):
+                    rollout = "ab"[seq % 2]
+                    publisher.send(wire.encode(wire.Notice(epoch, seq, rollout, "step")))
+                while not seen or (seen[-1].epoch, seen[-1].seq) != (epoch, 100):
+                    seen.append(await asyncio.wait_for(anext(notices), 20))
+    feed.close()
+    assert len(seen) < 200, "of what came together only the newest"
+    assert [(n.epoch, n.seq) for n in seen] == sorted((n.epoch, n.seq) for n in seen)

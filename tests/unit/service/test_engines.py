@@ -1,0 +1,238 @@
+"""Engines: found, watched, tried again; rollouts wait only for one that is down for long."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from houston_daemon.service import engine_places
+from houston_daemon.service.engine_child import end_left_over
+from houston_daemon.service.engine_server import Missing, Remote, servers
+from houston_daemon.service.engine_watch import EngineState
+from houston_daemon.service.engines import PATIENCE_SECONDS, Engines
+from houston_daemon.service.inbox import Inbox
+from houston_shared.config import Configuration, Engine, Loaded
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
+
+
+class Pauses:
+    """The part of the recorder that pauses rollouts for an engine."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, bool]] = []
+
+    def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
+        assert reason or not down
+        self.said.append((engine, down))
+
+
+@contextmanager
+def listening(port: int = 0) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", port)) as server:
+        yield int(server.getsockname()[1])
+
+
+def loaded(tmp_path: Path, **engines: Engine) -> Loaded:
+    return Loaded(Configuration(engines=engines), Home(tmp_path), "houston.toml")
+
+
+class Watching:
+    """Engines with a real inbox."""
+
+    def __init__(self, configuration: Loaded) -> None:
+        self.inbox = Inbox()
+        self.pauses = Pauses()
+        self.engines = Engines(servers(configuration), self.pauses, self.inbox.put)  # type: ignore[arg-type]
+
+    def until(self, done: Callable[[], bool], now: float = 0.0) -> None:
+        end = time.monotonic() + 30
+        while not done():
+            assert time.monotonic() < end, f"it did not happen: {self.engines.states}"
+            for event in self.inbox.take(0.1):
+                assert isinstance(event, EngineState)
+                self.engines.changed(event, now)
+
+
+def test_an_engine_at_a_url_is_ready_when_it_answers_and_down_when_not(tmp_path: Path) -> None:
+    with listening() as port:
+        far = Engine(kind="token", url=f"http://127.0.0.1:{port}/v1")
+        bench = Watching(loaded(tmp_path, far=far))
+        bench.engines.use(["far", "script:/x", "far"])
+        assert bench.engines.reachable("script:/x") == "", "a file is always there"
+        bench.until(lambda: bench.engines.states["far"] == "ready")
+        assert bench.engines.reachable("far") == "", "workers have its URL in their settings"
+    bench.until(lambda: bench.engines.states["far"].startswith("down"))
+    assert str(port) in bench.engines.states["far"]
+    assert bench.engines.reachable("far") is None
+    with listening(port):
+        bench.until(lambda: bench.engines.states["far"] == "ready")
+    bench.engines.stop(keep=False, seconds=5)
+    assert list(bench.engines.states) == ["far"], "files are not shown"
+
+
+def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> None:
+    bench = Watching(loaded(tmp_path))
+    states = [
+        ("starting", 0.0, []),
+        ("ready", 1.0, [("gone", False)]),  # what an earlier daemon had paused goes on
+        ("down: killed", 10.0, []),
+        ("down: still", 10.0 + PATIENCE_SECONDS - 1, []),
+        ("ready", 10.0 + PATIENCE_SECONDS - 0.5, []),
+        ("down: again", 100.0, []),
+        ("down: again", 100.0 + PATIENCE_SECONDS + 1, [("gone", True)]),
+        ("down: again", 100.0 + PATIENCE_SECONDS + 9, []),
+        ("ready", 200.0, [("gone", False)]),
+        ("ready", 201.0, []),
+    ]
+    bench.engines.use(["gone"])
+    bench.until(lambda: bench.engines.states["gone"].startswith("down"))
+    bench.engines.stop(keep=True, seconds=5)
+    bench.engines.changed(EngineState("gone", "ready", ""), 0.0)
+    bench.engines.changed(EngineState("gone", "starting", ""), 0.0)
+    for state, now, said in states:
+        bench.pauses.said.clear()
+        bench.engines.changed(EngineState("gone", state, ""), now)
+        bench.engines.pause_and_resume(now)
+        assert bench.pauses.said == said, (state, now)
+
+
+def test_an_engine_that_the_configuration_lost_says_so(tmp_path: Path) -> None:
+    server = servers(loaded(tmp_path))("lost")
+    assert isinstance(server, Missing)
+    with pytest.raises(ConfigurationError, match="lost"):
+        server.bring_up()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://node:8000/v1", ("node", 8000)),
+        ("https://api.example.com/v1", ("api.example.com", 443)),
+        ("http://[::1]:80", ("::1", 80)),
+        ("node:8000", None),
+        ("ftp://node", None),
+        ("http://node:eight", None),
+        ("http://", None),
+    ],
+)
+def test_addresses_of_engines(url: str, expected: tuple[str, int] | None) -> None:
+    if expected:
+        assert engine_places.address_of(url) == expected
+        return
+    with pytest.raises(ConfigurationError, match="no http"):
+        engine_places.address_of(url)
+
+
+def test_a_port_is_chosen_once_for_a_home_and_an_engine(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    first = engine_places.kept_port(home, "embedded", Engine(kind="embedded"))
+    assert engine_places.kept_port(home, "embedded", Engine(kind="embedded")) == first
+    assert engine_places.kept_port(home, "other", Engine(kind="embedded")) != first
+    assert engine_places.kept_port(home, "fixed", Engine(kind="vllm", port=4321)) == 4321
+
+
+def test_a_port_that_somebody_took_is_replaced_unless_it_is_configured(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with listening() as port:
+        other = engine_places.free_port(home, "e", Engine(kind="embedded"), port)
+        assert other != port
+        assert engine_places.kept_port(home, "e", Engine(kind="embedded")) == other, "kept"
+        with pytest.raises(HoustonError, match=f"Port {port} of engine 'e' is taken"):
+            engine_places.free_port(home, "e", Engine(kind="embedded", port=port), port)
+
+
+def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    class Hanging(Remote):
+        def bring_up(self) -> None:
+            asked.set()
+            time.sleep(5)
+
+    inbox = Inbox()
+    engines = Engines(lambda name: Hanging("http://127.0.0.1:1"), Pauses(), inbox.put)  # type: ignore[arg-type]
+    engines.use(["hangs"])
+    asked.wait(10)
+    before = time.monotonic()
+    engines.stop(keep=False, seconds=0.3)
+    assert time.monotonic() - before < 4
+
+
+ANSWERS = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *args):
+        pass
+print("listening", flush=True)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def child_engine(program: str = ANSWERS, port: int = 0) -> Engine:
+    return Engine(kind="vllm", command=(sys.executable, "-c", program, "{port}"), port=port)
+
+
+def pid_of(home: Home) -> int:
+    return int(msgspec.json.decode(engine_places.state_file(home, "own").read_bytes())["pid"])
+
+
+def test_a_child_is_started_again_at_the_same_address_and_found_by_the_next_daemon(
+    tmp_path: Path,
+) -> None:
+    configuration = loaded(tmp_path, own=child_engine())
+    first = Watching(configuration)
+    first.engines.use(["own"])
+    first.until(lambda: first.engines.states["own"] == "ready")
+    url = first.engines.reachable("own")
+    assert url
+    killed = pid_of(configuration.home)
+    os.kill(killed, signal.SIGKILL)
+    first.until(lambda: first.engines.states["own"].startswith("down"))
+    assert "listening" in first.engines.states["own"], "the last line of its log"
+    first.until(lambda: first.engines.states["own"] == "ready")
+    assert first.engines.reachable("own") == url
+    first.engines.stop(keep=True, seconds=5)
+    kept = pid_of(configuration.home)
+    assert kept != killed
+
+    second = Watching(configuration)
+    second.engines.use(["own"])
+    second.until(lambda: second.engines.states["own"] == "ready")
+    assert (second.engines.reachable("own"), pid_of(configuration.home)) == (url, kept)
+    second.engines.stop(keep=True, seconds=5)
+
+    other = Watching(loaded(tmp_path, own=child_engine(ANSWERS + "# changed")))
+    other.engines.use(["own"])
+    other.until(lambda: other.engines.states["own"] == "ready")
+    assert pid_of(configuration.home) != kept, "another command: another child"
+    other.engines.stop(keep=True, seconds=5)
+    assert end_left_over(configuration.home) == ["own"], "a stop ends what was left"
+    assert end_left_over(configuration.home) == []
+
+
+def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
+    bench = Watching(loaded(tmp_path, own=child_engine("raise SystemExit('no such card')")))
+    bench.engines.use(["own"])
+    bench.until(lambda: "no such card" in bench.engines.states["own"])
+    assert bench.engines.reachable("own") is None
+    bench.engines.stop(keep=False, seconds=5)
+
+
+def test_a_child_whose_configured_port_is_taken_says_so(tmp_path: Path) -> None:
+    with listening() as port:
+        bench = Watching(loaded(tmp_path, own=child_engine(port=port)))
+        bench.engines.use(["own"])
+        bench.until(lambda: f"Port {port}" in bench.engines.states["own"])
+        bench.engines.stop(keep=False, seconds=5)

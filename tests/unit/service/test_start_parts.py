@@ -1,0 +1,125 @@
+"""Parts of a start: readiness, file systems, systemd, what a rollout is started with."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.service import filesystem, ready
+from houston_daemon.service.notify import notify
+from houston_daemon.service.process import fingerprint
+from houston_daemon.service.rollouts import hidden, specs
+from houston_shared.config import Configuration, Daemon, Engine, Loaded
+from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.home import Home
+from houston_shared.lock import Owner
+from houston_shared.task import load_task
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        ready.Report(ready=True),
+        ready.Report(running=Owner(12, "now", "abc", "houston.toml")),
+        ready.failure(ConfigurationError("Wrong key.", "Nothing was started.", "Mend it.")),
+    ],
+)
+def test_a_report_arrives_whole(report: ready.Report) -> None:
+    reading, writing = os.pipe()
+    ready.say(writing, report)
+    assert ready.hear(reading, 5) == report
+    os.close(reading)
+
+
+def test_a_failure_keeps_its_sentence_and_code() -> None:
+    problem = ready.failure(ConfigurationError("Wrong key.", "Effect.", "Next.")).problem()
+    assert (problem.cause, problem.effect, problem.next) == ("Wrong key.", "Effect.", "Next.")
+    assert problem.code == ExitCode.CONFIGURATION
+
+
+def test_a_daemon_that_dies_is_heard_and_one_that_hangs_is_not_waited_for() -> None:
+    reading, writing = os.pipe()
+    with pytest.raises(TimeoutError):
+        ready.hear(reading, 0.05)
+    os.close(writing)
+    assert ready.hear(reading, 5) is None
+    os.close(reading)
+
+
+def test_a_starter_that_has_gone_is_no_problem() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ready.say(writing, ready.Report(ready=True))
+    ready.say(None, ready.Report(ready=True))
+
+
+MOUNTS = """\
+21 1 0:20 / / rw - ext4 /dev/vda rw
+22 21 0:21 / /data rw shared:1 - nfs4 server:/data rw
+23 22 0:22 / /data/scratch rw - xfs /dev/vdb rw
+24 21 0:23 / /with\\040space rw - cifs //server rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/", "ext4"),
+        ("/data/home/x", "nfs4"),
+        ("/data/scratch/home", "xfs"),
+        ("/database", "ext4"),
+        ("/with space/home", "cifs"),
+    ],
+)
+def test_the_file_system_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    monkeypatch.setattr(filesystem, "_existing", lambda path: path)
+    assert filesystem.kind(Path(path), mounts) == expected
+
+
+def test_a_home_on_a_network_file_system_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystem, "kind", lambda path: "nfs4")
+    with pytest.raises(ConfigurationError, match="nfs4"):
+        filesystem.refuse_network(Home(tmp_path))
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstract: bool) -> None:
+    address = f"@houston-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind("\0" + address[1:] if abstract else address)
+        systemd.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        notify("READY=1")
+        assert systemd.recv(100) == b"READY=1"
+    notify("STOPPING=1")  # nobody listens any more: said in the log, no error
+
+
+def test_the_fingerprint_tells_configurations_apart() -> None:
+    one, same = Configuration(), Configuration(daemon=Daemon(max_rollouts=64))
+    assert fingerprint(one) == fingerprint(same)
+    assert fingerprint(one) != fingerprint(Configuration(daemon=Daemon(max_rollouts=63)))
+
+
+def test_what_a_rollout_is_started_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAR_KEY", "sk-very-secret")
+    far = Engine(kind="chat", url="http://127.0.0.1:1/v1", api_key_env="FAR_KEY")
+    loaded = Loaded(Configuration(engines={"far": far}), Home(tmp_path / "home"), "houston.toml")
+    (tmp_path / "task.toml").write_text('name = "t"\ninstructions = "Do it."\n')
+    task = load_task(tmp_path)
+    first, second = specs(loaded, task, "far", 2, seed=40)
+    assert (first.seed, second.seed) == (40, 41)
+    assert first.group == second.group != ""
+    assert first.engine_settings["api_key_env"] == "FAR_KEY"
+    assert "sk-very-secret" not in repr(first), "the key itself is never stored"
+    places = hidden(loaded)
+    assert {str(tmp_path / "home"), str(loaded.home.run), str(Path.home() / ".ssh")} <= set(places)
+    assert (
+        specs(loaded, task, "far", 1, None)[0].seed != specs(loaded, task, "far", 1, None)[0].seed
+    )
