@@ -1,0 +1,149 @@
+"""Executing the calls of one step, in order: intent, ack, run, result. No call without a result.
+
+It knows the environment and control. What an agent does wrong, what a tool raises, a person's word
+and a spent budget all end in a result.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments.protocol import Environment, Standing, Stop
+from houston_daemon.rollout.budgets import Budgets
+from houston_daemon.rollout.guidance import NOT_RUN, Leaving, leave, stops_call
+from houston_daemon.rollout.limits import TAIL_TOKENS
+from houston_daemon.rollout.line import Line
+from houston_daemon.rollout.tokens import Characters, Tokens
+from houston_shared import wire
+from houston_shared.real_user import disarm
+from houston_shared.records import Call, Intent, Result
+
+log = logging.getLogger(__name__)
+GRACE_SECONDS = 10.0
+"""How long a call may take to return after its waiting was ended for time."""
+EVALUATION = "eval"
+"""The call that scores; it has its own time limit, and time is reserved for it."""
+_Run = Callable[[Standing, Stop], Coroutine[Any, Any, Result]]
+
+
+class _TimeSpent(Exception):
+    """The time budget is spent and the call did not return."""
+
+
+class Actor:
+    """Runs calls for one rollout."""
+
+    def __init__(
+        self,
+        line: Line,
+        environment: Environment,
+        budgets: Budgets,
+        measure: Tokens | Characters,
+        observation_tokens: int,
+    ) -> None:
+        self._line = line
+        self._environment = environment
+        self._budgets = budgets
+        self._measure = measure
+        self._room = max(64, observation_tokens - TAIL_TOKENS)
+
+    async def run(
+        self, step: int, calls: Sequence[Call], intents: Sequence[Intent], results: list[Result]
+    ) -> None:
+        """Run what is left of `calls`; `results` grows by one for each.
+
+        intents, results: what the journal has of the step already. Raises Leaving.
+        """
+        if len(intents) > len(results):
+            await self._recover(step, intents[-1], len(calls), results)
+        for call in calls[len(results) :]:
+            await self.one(step, call, len(calls), results)
+
+    async def one(self, step: int, call: Call, of: int, results: list[Result]) -> None:
+        """Run one call and store its result."""
+        environment = self._environment
+        call = call if call.error else environment.check(call)
+        intent = Intent(call=call, deadline=environment.deadline(call))
+        index = len(results)
+        self._line.activity = call.name[:60]
+        ack = await self._line.store(
+            wire.StoreIntent, step=step, attempt=1, index=index, intent=intent
+        )
+        if ack.act:
+            result = await self._watched(
+                step, call, lambda standing, stop: environment.act(call, standing, stop)
+            )
+        else:
+            result = Result(call=call, kind="interrupted", success=False, text=NOT_RUN)
+        await self._keep(step, result, of, results)
+
+    async def _recover(self, step: int, intent: Intent, of: int, results: list[Result]) -> None:
+        """The call that was under way when the worker before this one ended."""
+        self._line.activity = f"{intent.call.name[:50]}, found again"
+        environment = self._environment
+        result = await self._watched(
+            step,
+            intent.call,
+            lambda standing, stop: environment.recover(intent, standing, stop),
+        )
+        await self._keep(step, result, of, results)
+
+    async def _keep(self, step: int, result: Result, of: int, results: list[Result]) -> None:
+        used = sum(self._measure.count(one.text) for one in results)
+        share = max(64, (self._room - used) // max(1, of - len(results)))
+        text = self._measure.cut(result.text, share)
+        if text != result.text:
+            result = msgspec.structs.replace(result, text=text)
+        await self._line.store(
+            wire.StoreResult, step=step, attempt=1, index=len(results), result=result
+        )
+        self._budgets.scores.take(result)
+        results.append(result)
+
+    async def _watched(self, step: int, call: Call, run: _Run) -> Result:
+        """Run a call while listening: a person's word or the time budget ends its waiting."""
+        stop = Stop()
+        try:
+            return await self._listen(call, run(self._budgets.standing(step), stop), stop)
+        except Leaving:
+            raise
+        except _TimeSpent:
+            return _own(call, "[the time budget is spent; the call was left as it is]")
+        except Exception as problem:  # whatever a tool raises is an observation
+            log.exception("%s raised", call.name)
+            return _own(
+                call, f"Error: {call.name} itself failed: {type(problem).__name__}: {problem}"
+            )
+
+    async def _listen(self, call: Call, running: Coroutine[Any, Any, Result], stop: Stop) -> Result:
+        control, budgets = self._line.control, self._budgets
+        timed = call.name != EVALUATION
+        task = asyncio.create_task(running)
+        try:
+            while not task.done():
+                leave(control.now)
+                if reason := stops_call(control.now):
+                    stop.reason = reason
+                    stop.event.set()
+                left = budgets.seconds_left
+                if timed and left <= 0 and not stop.event.is_set():
+                    stop.reason = "budget"
+                    stop.event.set()
+                if timed and left <= -GRACE_SECONDS:
+                    raise _TimeSpent
+                end = left if left > 0 else left + GRACE_SECONDS
+                await control.wait({task}, max(0.01, end) if timed else None)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=5.0)
+
+
+def _own(call: Call, text: str) -> Result:
+    """A result that the loop itself gives."""
+    shown = disarm(text)
+    return Result(call=call, kind="error", success=False, text=shown.text, forged_tags=shown.found)

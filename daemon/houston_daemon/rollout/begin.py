@@ -1,0 +1,185 @@
+"""From a welcome to a rollout that can run: engine, environment, head, context, all in place.
+
+The only module that knows how the parts are put together.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.dialects.choose import choose_dialect
+from houston_daemon.engines.choose import choose_engine
+from houston_daemon.engines.protocol import Engine, EngineUnavailable
+from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.protocol import Environment
+from houston_daemon.rollout import limits as fitting
+from houston_daemon.rollout.actions import Actor
+from houston_daemon.rollout.budgets import Budgets, Scores
+from houston_daemon.rollout.clock import ActiveClock
+from houston_daemon.rollout.ending import Unscored
+from houston_daemon.rollout.forking import Forker
+from houston_daemon.rollout.line import Line
+from houston_daemon.rollout.loop import Rollout, reopened
+from houston_daemon.rollout.policy import Asking
+from houston_daemon.rollout.rendering import Renderer
+from houston_daemon.rollout.resume import Resumed, rebuild
+from houston_daemon.rollout.sampling import WAITS, Sampler
+from houston_daemon.rollout.system_prompt import system_prompt, task_message
+from houston_daemon.rollout.tokens import Tokens
+from houston_shared import wire
+from houston_shared.errors import ConfigurationError
+from houston_shared.real_user import disarm
+from houston_shared.records import Head, RolloutSpec
+from houston_shared.task import Task, parse_task
+
+SHORT_TOOLS_SHARE = 8
+"""Tools are rendered short when their schemas take more than window / this."""
+CHARACTERS_PER_TOKEN = 3
+
+
+def engine_of(spec: RolloutSpec, url: str) -> tuple[Engine, Mapping[str, Any]]:
+    """The rollout's engine and its settings. url: where the supervisor's child answers."""
+    settings = {**spec.engine_settings, **({"url": url} if url else {})}
+    script = spec.engine.removeprefix("script:") if spec.engine.startswith("script:") else None
+    return choose_engine(settings, script, spec.engine if script is None else ""), settings
+
+
+def tokenizer_file(settings: Mapping[str, Any]) -> str:
+    """The `tokenizer.json` of an engine that takes ids. Raises ConfigurationError."""
+    if named := str(settings.get("tokenizer") or ""):
+        path = Path(named)
+        return str(path / "tokenizer.json" if path.is_dir() else path)
+    model = str(settings.get("model") or "")
+    if model and Path(model).is_dir():
+        return str(Path(model) / "tokenizer.json")
+    if not model and settings.get("kind") != "token":
+        from houston_daemon.engines.model import model_path
+
+        if found := model_path():
+            return str(found / "tokenizer.json")
+    raise ConfigurationError(
+        "The engine takes token ids and its tokenizer is not known.",
+        "The rollout cannot start.",
+        "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
+    )
+
+
+async def wait_ready(engine: Engine, line: Line) -> None:
+    """Return when the engine answers; waiting is no active time. Raises Leaving."""
+    tries = 0
+    while True:
+        try:
+            await engine.ready()
+        except EngineUnavailable as problem:
+            line.activity = f"waiting for the engine: {problem.cause}"
+        else:
+            return
+        with line.clock.excluded():
+            await line.control.wait((), WAITS[min(tries, len(WAITS) - 1)])
+            await line.safe_point()
+        tries += 1
+
+
+def environment_of(
+    spec: RolloutSpec, task: Task, window: int | None, clock: ActiveClock
+) -> Environment:
+    """The rollout's environment; nothing is touched before its `open`."""
+    tokens = fitting.limits(task.budget, window).observation
+    return make_environment(
+        spec,
+        task,
+        waiting_for_slot=clock.hold,
+        observation_characters=tokens * CHARACTERS_PER_TOKEN,
+    )
+
+
+async def begin(
+    line: Line,
+    welcome: wire.Welcome,
+    engine: Engine,
+    settings: Mapping[str, Any],
+    environment: Environment,
+) -> Rollout:
+    """A rollout that goes on where the journal ends; its first head is stored on the way.
+
+    The engine is ready and the environment open. Raises HoustonError, Leaving.
+    """
+    spec, task = welcome.spec, parse_task(welcome.spec.task)
+    reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
+    dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
+    tokens = Tokens(tokenizer_file(settings)) if engine.token_ids else None
+    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
+    renderer = Renderer(dialect, tokens, "strip" if strip else "keep")
+    limits = fitting.limits(task.budget, engine.window)
+    head = welcome.head or await _new_head(line, renderer, environment, task, spec, engine.window)
+    fitting.check_head(renderer.head_size(head), limits)
+    resumed = await _resume(line, renderer, head, welcome)
+    scores = Scores(welcome.evaluations, welcome.best_score, welcome.last_score)
+    budgets = Budgets(task, line.clock, scores)
+    sampler = Sampler(engine, line)
+    asking = Asking(
+        sampling=task.sampling,
+        policy=spec.policy,
+        tools=head.tools,
+        stops=tuple(renderer.stops),
+        guided=task.sampling.guided and engine.token_ids,
+        reasoning=reasoning,
+    )
+    return _assembled(
+        Rollout(
+            line=line,
+            sampler=sampler,
+            environment=environment,
+            renderer=renderer,
+            limits=limits,
+            budgets=budgets,
+            asking=asking,
+            actor=Actor(line, environment, budgets, renderer.measure, limits.observation),
+            forker=Forker(sampler, renderer, limits, asking, spec.task.instructions),
+            context=resumed.context,
+            step=welcome.next_step,
+            tries=welcome.summaries,
+        ),
+        resumed,
+    )
+
+
+def _assembled(rollout: Rollout, resumed: Resumed) -> Rollout:
+    """`rollout` with what the records of its context tell."""
+    rollout.unscored = Unscored()
+    for record in resumed.closed:
+        rollout.unscored.record(record)
+        if record.observation is not None:
+            rollout.files += [change.path for change in record.observation.files]
+    rollout.last = resumed.last if resumed.open is None else None
+    if resumed.open is not None:
+        rollout.open = reopened(resumed.open)
+        prompt = rollout.context.prompt_ids
+        rollout.context.sampled(resumed.open.sample_seq, prompt, resumed.open.sample.token_ids)
+    return rollout
+
+
+async def _new_head(
+    line: Line,
+    renderer: Renderer,
+    environment: Environment,
+    task: Task,
+    spec: RolloutSpec,
+    window: int | None,
+) -> Head:
+    system = system_prompt(task)
+    message = disarm(task_message(spec.task.instructions, task)).text
+    tools = environment.tools
+    listed = "\n".join(str(tool.openai()) for tool in tools)
+    short = window is not None and renderer.measure.count(listed) > window // SHORT_TOOLS_SHARE
+    head = renderer.head(system, tools, message, short)
+    fitting.check_head(renderer.head_size(head), fitting.limits(task.budget, window))
+    await line.store(wire.StoreHead, head=head)
+    return head
+
+
+async def _resume(line: Line, renderer: Renderer, head: Head, welcome: wire.Welcome) -> Resumed:
+    fork = welcome.fork
+    first = fork.first_kept_step - 1 if fork else welcome.first_step
+    steps = await line.steps(first)
+    return rebuild(renderer, head, steps, fork, welcome.fork_guidance)

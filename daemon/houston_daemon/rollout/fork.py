@@ -1,0 +1,85 @@
+"""Where a context is cut when it is summarised: APOLLO, Algorithm 1 A, lines 4 to 9.
+
+t is the number of entries of the current context (the pair that an earlier fork left counts as
+one), k = ⌊t/2⌋ of them are compressed, and t becomes t − k + 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from houston_daemon.rollout.context import Context, Entry
+from houston_daemon.rollout.ledger import Anchor
+from houston_daemon.rollout.rendering import Renderer
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a context will be forked."""
+
+    k: int
+    """Entries that the summary replaces."""
+    first_kept_step: int
+
+
+def least_k(t: int, forked: bool) -> int:
+    """⌊t/2⌋, but never so few that nothing new would be compressed."""
+    return max(t // 2, 2 if forked else 1)
+
+
+def choose_k(
+    sizes: Sequence[int],
+    observations: Sequence[int],
+    *,
+    forked: bool,
+    fixed: int,
+    limit: int,
+) -> int:
+    """How many entries to compress; 0 when there is nothing to compress.
+
+    sizes: tokens of each entry. observations: tokens of each entry's observation alone.
+    fixed: tokens of head, summary and verbatim guidance. limit: what the new context may have.
+    The least k whose context fits is taken, from ⌊t/2⌋ up; all entries when none fits.
+    """
+    t = len(sizes)
+    if t < least_k(t, forked):
+        return 0
+    for k in range(least_k(t, forked), t + 1):
+        if fixed + observations[k - 1] + sum(sizes[k:]) <= limit:
+            return k
+    return t
+
+
+def plan(context: Context, renderer: Renderer, limit: int, summary: int) -> Cut | None:
+    """Where to cut `context`; None when nothing can be compressed.
+
+    limit: tokens the new context may have. summary: most tokens of the summary.
+    """
+    entries = context.entries
+    observations = [renderer.measure.count(entry.observed()) for entry in entries]
+    said = sum(renderer.measure.count(one.text) + 12 for one in context.heard(len(entries)))
+    k = choose_k(
+        [entry.size for entry in entries],
+        observations,
+        forked=context.forked,
+        fixed=context.head_size + summary + said,
+        limit=limit,
+    )
+    return Cut(k, entries[k - 1].step + 1) if k else None
+
+
+def forked(context: Context, k: int, pair: Entry, anchor_seq: int | None) -> Context:
+    """The new context: head, (S₁:ₖ, oₖ), τₖ₊₁:ₜ.
+
+    anchor_seq: the summary's sample; with it the first prompt keeps the head's ids.
+    """
+    shared = (context.head_ids or ()) if anchor_seq is not None else ()
+    made = Context(context.head, context.head_ids, context.head_size, Anchor(anchor_seq, shared))
+    made.add(pair)
+    for entry in context.entries[k:]:
+        made.add(entry)
+    return made
+
+
+def earlier_guidance(context: Context, k: int) -> tuple[str, ...]:
+    """Ids of all guidance of the compressed part, that of earlier forks first."""
+    return tuple(one.id for one in context.heard(k))

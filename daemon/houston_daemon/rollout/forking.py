@@ -1,0 +1,131 @@
+"""Forking a context: the summary's samples and the fork go into the ledger, then the new context.
+
+It carries out what `fork` plans and `summary` reads. A try that fails is kept in the ledger too.
+"""
+
+from collections.abc import Sequence
+
+from houston_daemon.dialects.grammar import text_schema
+from houston_daemon.engines.protocol import SampleRequest
+from houston_daemon.rollout import summary
+from houston_daemon.rollout.budgets import Scores
+from houston_daemon.rollout.context import Context
+from houston_daemon.rollout.fork import Cut, earlier_guidance, forked
+from houston_daemon.rollout.ledger import link
+from houston_daemon.rollout.limits import LEAST_ANSWER, Limits
+from houston_daemon.rollout.policy import Asking
+from houston_daemon.rollout.rendering import Renderer
+from houston_daemon.rollout.sampling import Sampler, ledger_entry
+from houston_shared import wire
+from houston_shared.records import Delivered, ForkBody
+from houston_shared.wire import SummaryTry
+
+
+class Forker:
+    """Makes forks for one rollout."""
+
+    def __init__(
+        self, sampler: Sampler, renderer: Renderer, limits: Limits, asking: Asking, task: str
+    ) -> None:
+        self._sampler = sampler
+        self._renderer = renderer
+        self._limits = limits
+        self._asking = asking
+        self._task = task
+
+    async def fork(
+        self,
+        context: Context,
+        cut: Cut,
+        step: int,
+        tries: Sequence[SummaryTry],
+        files: Sequence[str],
+        scores: Scores,
+    ) -> Context:
+        """The new context before `step`; stored when this returns.
+
+        tries: tries at this summary that the journal has already (after a restart).
+        files: paths changed in the compressed part, for a summary without the model.
+        """
+        first = context.entries[0].step if not context.forked else 1
+        last = cut.first_kept_step - 1
+        text, seq = await self._written(context, cut, step, tries, first, last)
+        if not text:
+            part = context.entries[: cut.k]
+            text = summary.mechanical(self._task, part, files, scores, first)
+        body = ForkBody(
+            k=cut.k,
+            first_kept_step=cut.first_kept_step,
+            summary=text,
+            guidance=earlier_guidance(context, cut.k),
+            mechanical=seq is None,
+            sample_seq=seq,
+            before=step,
+        )
+        await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
+        kept = context.entries[cut.k - 1]
+        own = {one.id for one in kept.guidance}
+        earlier: list[Delivered] = [one for one in context.heard(cut.k) if one.id not in own]
+        pair = self._renderer.pair(kept, text, earlier)
+        return forked(context, cut.k, pair, seq)
+
+    async def _written(
+        self,
+        context: Context,
+        cut: Cut,
+        step: int,
+        tries: Sequence[SummaryTry],
+        first: int,
+        last: int,
+    ) -> tuple[str, int | None]:
+        """A usable summary and its sequence; nothing after three failed tries."""
+        for one in tries:
+            if text := summary.read(one.sample.thought, first, last):
+                return text, one.seq
+        for number in range(len(tries) + 1, summary.TRIES + 1):
+            request = self._request(context, cut, step)
+            if request.max_tokens < LEAST_ANSWER:
+                break
+            said, seq = await self._try(context, request, step, number)
+            if text := summary.read(said, first, last):
+                return text, seq
+        return "", None
+
+    async def _try(
+        self, context: Context, request: SampleRequest, step: int, number: int
+    ) -> tuple[str, int]:
+        sampled = await self._sampler.sample(request, interruptible=False)
+        ids = request.prompt_ids
+        how = link(context.anchor, ids, fresh=context.fresh)
+        whole = ids is None or how.kept == len(context.anchor.ids)
+        if not whole and how.drift != "forked":
+            how = link(context.anchor, ids, fresh=True)  # it leaves out what stays as it is
+        text = sampled.text or sampled.thought or ""
+        entry = ledger_entry(request, sampled, how, self._sampler.engine.name, thought=text)
+        ack = await self._sampler.line.store(
+            wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry
+        )
+        return text, ack.seq
+
+    def _request(self, context: Context, cut: Cut, step: int) -> SampleRequest:
+        """Asks for S₁:ₖ = φ(τ₁:ₖ): the first k entries, and the request after oₖ."""
+        before, newest = context.entries[: cut.k - 1], context.entries[cut.k - 1]
+        new_ids, new_messages = self._renderer.asking(newest, summary.REQUEST)
+        ids: tuple[int, ...] | None = None
+        messages = [*context.head]
+        size = context.head_size + newest.size + self._renderer.measure.count(summary.REQUEST)
+        for entry in before:
+            messages += entry.messages
+            size += entry.size
+        if context.head_ids is not None:
+            ids = (*context.head_ids, *(i for e in before for i in e.ids), *new_ids)
+            size = len(ids)
+        wanted = self._limits.summary
+        return self._asking.request(
+            ids,
+            (*messages, *new_messages),
+            step=step,
+            max_tokens=self._limits.room(size, wanted),
+            role="summary",
+            grammar=text_schema(tuple(summary.SECTIONS), wanted),
+        )

@@ -1,0 +1,71 @@
+"""What a worker says of its rollout: every message with its lease and its active time.
+
+Also the heartbeat, which goes on whatever tools and engines do.
+"""
+
+import asyncio
+from typing import Any
+
+from houston_daemon.rollout.clock import ActiveClock
+from houston_daemon.rollout.control import ControlState
+from houston_daemon.rollout.guidance import leave
+from houston_daemon.rollout.ingest_client import IngestClient
+from houston_shared import wire
+from houston_shared.records import StepRecord
+
+BEAT_SECONDS = 1.0
+
+
+class Line:
+    """The rollout's line to the recorder."""
+
+    def __init__(
+        self,
+        client: IngestClient,
+        control: ControlState,
+        clock: ActiveClock,
+        rollout: str,
+        lease: int,
+    ) -> None:
+        self.control = control
+        self.clock = clock
+        self.rollout = rollout
+        self.activity = ""
+        """What the worker does now, a few words; shown to people."""
+        self._client = client
+        self._lease = lease
+
+    async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
+        """Say one thing and return when it is on disk. Raises as `IngestClient.ask` does."""
+        message = kind(rollout=self.rollout, lease=self._lease, active_us=self.clock.us(), **fields)
+        return await self._client.ask(message, wire.Ack)
+
+    async def steps(self, first: int) -> list[StepRecord]:
+        """All steps of the journal from number `first` on, the open one last."""
+        found: list[StepRecord] = []
+        while True:
+            message = wire.ReadSteps(
+                rollout=self.rollout, lease=self._lease, active_us=self.clock.us(), step=first
+            )
+            page = await self._client.ask(message, wire.Steps)
+            found += page.steps
+            if not page.more or not page.steps:
+                return found
+            first = page.steps[-1].step + 1
+
+    async def beat(self) -> None:
+        """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
+        while True:
+            await self.store(wire.Heartbeat, activity=self.activity)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def safe_point(self) -> None:
+        """Nothing is under way: leave here when wanted, wait here while paused."""
+        leave(self.control.now)
+        if not self.control.now.pause:
+            return
+        self.activity = "paused"
+        with self.clock.excluded():
+            while self.control.now.pause:
+                await self.control.wait((), None)
+                leave(self.control.now)

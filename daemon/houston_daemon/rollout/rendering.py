@@ -1,0 +1,185 @@
+"""From records to context entries: what a step adds to the prompt, as messages and as ids.
+
+The only user of a dialect's rendering and of the tokenizer in a rollout. It is used the same way
+when a step has just closed and when a resumed worker reads it back.
+"""
+
+from collections.abc import Sequence
+
+from houston_daemon.dialects.calls import compact
+from houston_daemon.dialects.protocol import Dialect, Piece, ToolText
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.rollout.context import Entry
+from houston_daemon.rollout.tokens import Characters, Tokens
+from houston_shared import observation, real_user
+from houston_shared.records import Delivered, Head, Message, Result, SampleBody, Thoughts
+
+EARLIER = "What people told you before, still in force:"
+
+
+class Renderer:
+    """Renders for one dialect; with a tokenizer also to ids."""
+
+    def __init__(self, dialect: Dialect, tokens: Tokens | None, thoughts: Thoughts) -> None:
+        self.dialect = dialect
+        self.tokens = tokens
+        self.measure: Tokens | Characters = tokens or Characters()
+        self._strip = thoughts == "strip"
+        found = [(tokens.id_of(stop), stop) for stop in dialect.stop_tokens] if tokens else []
+        self.stops = {number: stop for number, stop in found if number is not None}
+        """Ids that end a turn, with their text."""
+
+    def head(self, system: str, tools: Sequence[ToolSpec], task: str, short: bool) -> Head:
+        """The head, rendered once in a rollout's life."""
+        pieces = self.dialect.head(system, tools, task, short) if self.tokens else []
+        return Head(
+            system=system,
+            task=task,
+            tools=tuple(tool.openai() for tool in tools),
+            rendered="".join(piece.text for piece in pieces),
+            token_ids=tuple(self.tokens.encode(pieces)) if self.tokens else None,
+            dialect=self.dialect.name,
+            tokenizer=self.tokens.path if self.tokens else "",
+        )
+
+    def head_size(self, head: Head) -> int:
+        """Tokens of a head; its tools are sent beside it where there are no ids."""
+        if head.token_ids is not None:
+            return len(head.token_ids)
+        return self.reckon(head_messages(head)) + self.measure.count(compact(head.tools))
+
+    def entry(
+        self,
+        step: int,
+        sample: SampleBody,
+        results: Sequence[Result],
+        tail: str,
+        guidance: Sequence[Delivered],
+    ) -> Entry:
+        """One closed step."""
+        strip = self._strip and bool(sample.calls)
+        closing = observation.closing(tail, guidance)
+        answer, stop = self._answer(sample, strip)
+        ids = answer + self._encode(self.dialect.observation(_texts(results), closing, stop))
+        said = _assistant(sample, strip)
+        messages = (said, *_observed(results, closing, said))
+        return Entry(
+            step=step,
+            messages=messages,
+            ids=tuple(ids),
+            size=len(ids) if self.tokens else self.reckon(messages),
+            results=tuple(results),
+            tail=tail,
+            guidance=tuple(guidance),
+            stripped=strip,
+            answer=len(answer),
+        )
+
+    def pair(self, kept: Entry, summary: str, earlier: Sequence[Delivered]) -> Entry:
+        """(S₁:ₖ, oₖ): the summary in the place of the first k steps, with the last observation.
+
+        kept: the entry of step k. earlier: guidance of the compressed part, without oₖ's own.
+        """
+        text = kept.observed()
+        if earlier:
+            text = f"{EARLIER}{real_user.render(earlier)}\n{text}"
+        pieces = [
+            *self.dialect.assistant(summary, ()),
+            *self.dialect.observation((), text),
+        ]
+        messages = (Message(role="assistant", content=summary), Message(role="user", content=text))
+        ids = self._encode(pieces)
+        return Entry(
+            step=kept.step,
+            messages=messages,
+            ids=tuple(ids),
+            size=len(ids) if self.tokens else self.reckon(messages),
+            results=kept.results,
+            tail=kept.tail,
+            guidance=kept.guidance,
+            earlier=tuple(earlier),
+            summary=True,
+        )
+
+    def asking(self, entry: Entry, request: str) -> tuple[list[int], tuple[Message, ...]]:
+        """`entry` with `request` at the end of its observation: how a summary is asked for.
+
+        Its answer stays as it stands in the context, so the prompt keeps its prefix.
+        """
+        if entry.summary:
+            text = f"{entry.messages[-1].content}\n{request}"
+            summary = entry.messages[0]
+            pieces = [
+                *self.dialect.assistant(summary.content, ()),
+                *self.dialect.observation((), text),
+            ]
+            return self._encode(pieces), (summary, Message(role="user", content=text))
+        closing = f"{observation.closing(entry.tail, entry.guidance)}\n{request}"
+        answer = list(entry.ids[: entry.answer])
+        stop = self.stops.get(answer[-1], "") if answer else ""
+        delta = self.dialect.observation(_texts(entry.results), closing, stop)
+        messages = (entry.messages[0], *_observed(entry.results, closing, entry.messages[0]))
+        return answer + self._encode(delta), messages
+
+    def reckon(self, messages: Sequence[Message]) -> int:
+        """About how many tokens `messages` have, without a tokenizer."""
+        text = "".join(f"{one.content}{_calls_text(one)}" for one in messages)
+        return self.measure.count(text) + 4 * len(messages)
+
+    def _answer(self, sample: SampleBody, strip: bool) -> tuple[list[int], str | None]:
+        """Ids of the answer as it stands in the context, and the stop token that ended it."""
+        if self.tokens is None:
+            return [], None
+        if strip:
+            return self._encode(self.dialect.assistant("", sample.calls)), None
+        if sample.token_ids is None:  # the engine lost the ids: rendered, class `realigned`
+            return self._encode(self.dialect.assistant(sample.thought, sample.calls)), None
+        ids = list(sample.token_ids)
+        return ids, self.stops.get(ids[-1], "") if ids else ""
+
+    def _encode(self, pieces: Sequence[Piece]) -> list[int]:
+        return self.tokens.encode(pieces) if self.tokens else []
+
+
+def head_messages(head: Head) -> tuple[Message, ...]:
+    """The head as messages."""
+    return (
+        Message(role="system", content=head.system),
+        Message(role="user", content=head.task),
+    )
+
+
+def _assistant(sample: SampleBody, strip: bool) -> Message:
+    thought = "" if strip else sample.thought
+    if not thought and not sample.calls:
+        thought = "(nothing)"  # chat endpoints refuse an empty answer
+    return Message(role="assistant", content=thought, calls=sample.calls)
+
+
+def _texts(results: Sequence[Result]) -> list[ToolText]:
+    labels = observation.labelled(results)
+    return [
+        ToolText(call_id=result.call.id, name=result.call.name, text=text)
+        for result, text in zip(results, labels, strict=True)
+    ]
+
+
+def _observed(results: Sequence[Result], closing: str, said: Message) -> tuple[Message, ...]:
+    """One message a call of `said`, all else joined to the last; a user's without calls.
+
+    A result that answers no call (a last evaluation by the loop) has no message of its own.
+    """
+    asked = {call.id for call in said.calls}
+    labelled = list(zip(results, observation.labelled(results), strict=True))
+    answers = [(result.call.id, text) for result, text in labelled if result.call.id in asked]
+    rest = [text for result, text in labelled if result.call.id not in asked]
+    end = "\n".join(part for part in (*rest, closing) if part)
+    if not answers:
+        return (Message(role="user", content=end),)
+    number, text = answers[-1]
+    answers[-1] = (number, "\n".join(part for part in (text, end) if part))
+    return tuple(Message(role="tool", content=text, call_id=number) for number, text in answers)
+
+
+def _calls_text(message: Message) -> str:
+    return "".join(f"{call.name}{call.arguments}" for call in message.calls)

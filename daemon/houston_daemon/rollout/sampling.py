@@ -1,0 +1,126 @@
+"""One request to the engine: cut by an interrupt, patient with an engine that is away.
+
+It knows engines and control; what is asked and what becomes of the answer is decided elsewhere.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from houston_daemon.engines.protocol import Engine, EngineUnavailable, Sampled, SampleRequest
+from houston_daemon.rollout.guidance import leave, stops_sample
+from houston_daemon.rollout.ledger import Link
+from houston_daemon.rollout.line import Line
+from houston_shared.errors import HoustonError
+from houston_shared.records import Call, SampleBody
+from houston_shared.wire import encode
+
+log = logging.getLogger(__name__)
+WAITS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds between tries while the engine is away; the last one repeats."""
+
+
+class Sampler:
+    """Samples from one engine for one rollout."""
+
+    def __init__(self, engine: Engine, line: Line) -> None:
+        self.engine = engine
+        self.line = line
+
+    async def sample(self, request: SampleRequest, interruptible: bool = True) -> Sampled:
+        """Sample once; waits, without spending active time, while the engine is away.
+
+        Raises Leaving, EngineRefused, and HoustonError when the engine saw another prompt.
+        """
+        for tries in range(1_000_000):
+            self.line.activity = "sampling" if request.role == "policy" else request.role
+            try:
+                return _checked(request, await self._once(request, interruptible))
+            except EngineUnavailable as problem:
+                log.warning("the engine is away: %s", problem)
+                self.line.activity = f"waiting for the engine: {problem.cause}"
+            await self._away(WAITS[min(tries, len(WAITS) - 1)])
+        raise HoustonError("The engine never came back.")
+
+    async def _once(self, request: SampleRequest, interruptible: bool) -> Sampled:
+        stop = asyncio.Event()
+        control = self.line.control
+        task = asyncio.create_task(self.engine.sample(request, stop))
+        try:
+            while not task.done():
+                leave(control.now)
+                if interruptible and stops_sample(control.now):
+                    stop.set()
+                await control.wait({task}, None)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=2.0)
+
+    async def _away(self, seconds: float) -> None:
+        """Wait before the next try; a change of control cuts it, so that leaving is quick."""
+        with self.line.clock.excluded():
+            await self.line.control.wait((), seconds)
+            await self.line.safe_point()
+
+
+def _checked(request: SampleRequest, sampled: Sampled) -> Sampled:
+    """Refuse a sample whose prompt was not the one that was sent."""
+    seen, sent = sampled.prompt_ids, request.prompt_ids
+    if seen is None or sent is None or tuple(seen) == tuple(sent):
+        return sampled
+    raise HoustonError(
+        f"The engine saw a prompt of {len(seen)} tokens that is not the one of {len(sent)} tokens "
+        "that was sent.",
+        "Nothing of its answer was used.",
+    )
+
+
+def ledger_entry(
+    request: SampleRequest,
+    sampled: Sampled,
+    link: Link,
+    engine: str,
+    *,
+    thought: str,
+    calls: tuple[Call, ...] = (),
+    malformed: str = "",
+) -> SampleBody:
+    """What the ledger keeps of one request."""
+    prompt = request.prompt_ids
+    return SampleBody(
+        role=request.role,
+        parent_seq=link.parent_seq,
+        kept=link.kept,
+        new_prompt_ids=link.new,
+        token_ids=None if sampled.token_ids is None else tuple(sampled.token_ids),
+        logprobs=None if sampled.logprobs is None else tuple(sampled.logprobs),
+        logprob_kind=sampled.logprob_kind,
+        finish_reason=sampled.finish_reason,
+        policy=request.policy,
+        engine=engine,
+        parameters=_parameters(request, sampled.parameters),
+        drift=link.drift,
+        thought=thought,
+        calls=calls,
+        malformed=malformed,
+        prompt_tokens=None if prompt is None else len(prompt),
+        cached_tokens=sampled.cached_tokens,
+        seconds=round(sampled.seconds, 6),
+    )
+
+
+def _parameters(request: SampleRequest, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampling parameters as sent; a grammar by its hash."""
+    parameters = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": request.max_tokens,
+        **sent,
+    }
+    if request.grammar is not None:
+        parameters["grammar"] = hashlib.sha256(encode(request.grammar)).hexdigest()[:16]
+    return parameters

@@ -1,0 +1,89 @@
+"""The summary of a compressed part: how it is asked for, read, and made without a model.
+
+Five sections (APOLLO §3.1.3 names what must survive: key knowledge, results, environment and file
+states, errors and reflections; the state of the task comes first). Guidance is never left to the
+summary: it is kept verbatim beside it.
+"""
+
+import json
+from collections.abc import Sequence
+
+from houston_daemon.rollout.budgets import Scores
+from houston_daemon.rollout.context import Entry
+from houston_shared.real_user import disarm
+
+SECTIONS = {
+    "task_state": "Task state",
+    "key_knowledge": "Key knowledge",
+    "results": "Results",
+    "files_and_environment": "Files and environment",
+    "errors_and_lessons": "Errors and lessons",
+}
+TRIES = 3
+_TASK_CHARACTERS = 600
+_HEADING = "[Summary of steps {first} to {last}]"
+
+REQUEST = (
+    "[The context is nearly full. Before you go on, everything above except the task is replaced "
+    "by a summary that you write now. Answer with one JSON object and no calls, with these keys, "
+    "each a text: task_state (what is done, what comes next), key_knowledge (facts you need), "
+    "results (numbers and scores, with the commands that gave them), files_and_environment "
+    "(paths, sessions, what runs), errors_and_lessons (what failed and why). Be exact and short.]"
+)
+
+
+def read(text: str, first: int, last: int) -> str:
+    """The summary that a model wrote, as it stands in the context; empty when it is none.
+
+    first, last: numbers of the steps that it replaces. Guidance tags in it are disarmed: what a
+    model writes is not a person's word.
+    """
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        answer = json.loads(text[start : end + 1]) if 0 <= start < end else None
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(answer, dict):
+        return ""
+    written = {key: answer.get(key) for key in SECTIONS}
+    sections = {key: value.strip() for key, value in written.items() if isinstance(value, str)}
+    if len(sections) < len(SECTIONS) or not any(sections.values()):
+        return ""
+    lines = [f"## {SECTIONS[key]}\n{value or '-'}" for key, value in sections.items()]
+    heading = _HEADING.format(first=first, last=last)
+    return disarm("\n".join((heading, *lines))).text
+
+
+def mechanical(
+    task: str, entries: Sequence[Entry], files: Sequence[str], scores: Scores, first: int
+) -> str:
+    """A summary without a model: task, actions, files, last score. It says what it is.
+
+    entries: the compressed part. files: paths that its steps changed, newest last.
+    """
+    last = entries[-1].step
+    lines = [
+        _HEADING.format(first=first, last=last),
+        "(made mechanically: the model wrote no usable summary)",
+        f"## Task\n{_short(task, _TASK_CHARACTERS)}",
+        f"## Actions\n{_actions(entries)}",
+        f"## Files changed\n{', '.join(dict.fromkeys(files[-40:])) or 'none known'}",
+    ]
+    if scores.last is not None:
+        lines.append(f"## Score\nlast {scores.last:g}, best {scores.best:g}")
+    return disarm("\n".join(lines)).text
+
+
+def _actions(entries: Sequence[Entry]) -> str:
+    """One short line for each of the newest steps: what was called and whether it worked."""
+    lines = []
+    for entry in entries[-12:]:
+        if entry.summary:
+            continue
+        done = [f"{r.call.name}{'' if r.success else ' (failed)'}" for r in entry.results]
+        lines.append(f"{entry.step}: {', '.join(done) or 'no action'}")
+    return "\n".join(lines) or "none"
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + " …"

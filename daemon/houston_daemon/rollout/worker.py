@@ -1,0 +1,146 @@
+"""The process of one rollout: connects, learns where it stands, runs, says how it ended.
+
+`python -m houston_daemon.rollout.worker --endpoint ipc://… --rollout R --lease N [--engine-url U]`.
+Started by the supervisor; ends with code 0 when it left as it was meant to.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from houston_daemon.engines.protocol import Engine
+from houston_daemon.environments.protocol import Environment
+from houston_daemon.rollout.begin import begin, engine_of, environment_of, wait_ready
+from houston_daemon.rollout.clock import ActiveClock
+from houston_daemon.rollout.control import ControlState
+from houston_daemon.rollout.guidance import Leaving
+from houston_daemon.rollout.ingest_client import IngestClient
+from houston_daemon.rollout.line import Line
+from houston_shared import wire
+from houston_shared.errors import HoustonError
+from houston_shared.records import RolloutState
+from houston_shared.task import parse_task
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one worker; its exit code."""
+    asked = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("houston worker", description="one rollout")
+    parser.add_argument("--endpoint", required=True, help="the recorder's ingest socket")
+    parser.add_argument("--rollout", required=True)
+    parser.add_argument("--lease", type=int, required=True)
+    parser.add_argument("--engine-url", default="", help="where a child engine answers")
+    return parser
+
+
+async def serve(endpoint: str, rollout: str, lease: int, engine_url: str = "") -> None:
+    """Run one rollout until it is over, or until this worker is told to leave.
+
+    Raises HoustonError when the recorder refuses what it says.
+    """
+    control = ControlState()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            asyncio.get_running_loop().add_signal_handler(number, control.drain)
+    client = IngestClient(endpoint, control)
+    try:
+        hello = wire.Hello(rollout=rollout, lease=lease, pid=os.getpid())
+        welcome = await client.ask(hello, wire.Welcome)
+        clock = ActiveClock(welcome.active_us)
+        line = Line(client, control, clock, rollout, lease)
+        await _with_heartbeat(Life(line, welcome, engine_url), line)
+    except Leaving as leaving:
+        log.info("left the rollout: %s", leaving.reason)
+    finally:
+        await client.close()
+
+
+async def _with_heartbeat(life: "Life", line: Line) -> None:
+    """Live while the heart beats; an old lease stops both."""
+    living = asyncio.create_task(life.live())
+    beating = asyncio.create_task(line.beat())
+    try:
+        await asyncio.wait({living, beating}, return_when=asyncio.FIRST_COMPLETED)
+        if not living.done():
+            living.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await living
+            beating.result()
+        living.result()
+    finally:
+        beating.cancel()
+        await asyncio.wait({beating})
+
+
+class Life:
+    """One worker's time with one rollout."""
+
+    def __init__(self, line: Line, welcome: wire.Welcome, engine_url: str) -> None:
+        self._line = line
+        self._welcome = welcome
+        self._url = engine_url
+        self._engine: Engine | None = None
+        self._environment: Environment | None = None
+
+    async def live(self) -> None:
+        """Run, and say how it ended. Raises Leaving when it was told to go."""
+        over = False
+        try:
+            await self._run()
+            over = True
+        except Leaving as leaving:
+            over = leaving.reason in ("cancel", "ended")
+            if leaving.reason == "cancel":
+                await self._moved("cancelled")
+            raise
+        except HoustonError as problem:
+            log.error("the rollout fails: %s", problem)
+            over = True
+            await self._moved("failed", str(problem))
+        finally:
+            await self._let_go(over)
+
+    async def _run(self) -> None:
+        line, welcome = self._line, self._welcome
+        line.activity = "starting"
+        await line.safe_point()
+        task = parse_task(welcome.spec.task)
+        self._engine, settings = engine_of(welcome.spec, self._url)
+        await wait_ready(self._engine, line)
+        self._environment = environment_of(welcome.spec, task, self._engine.window, line.clock)
+        await self._environment.open()
+        rollout = await begin(line, welcome, self._engine, settings, self._environment)
+        reason = rollout.was_over() or await rollout.run()
+        await self._moved("finished", reason)
+
+    async def _moved(self, state: RolloutState, reason: str = "") -> None:
+        with contextlib.suppress(Leaving):  # it has ended already, by another's word
+            await self._line.store(wire.Moved, state=state, reason=reason)
+
+    async def _let_go(self, over: bool) -> None:
+        """Close engine and environment; with the rollout over, its terminals end too."""
+        if self._environment is not None:
+            await self._environment.close(over)
+        if self._engine is not None:
+            await self._engine.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
