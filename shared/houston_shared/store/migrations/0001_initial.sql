@@ -32,6 +32,7 @@ CREATE TABLE rollouts (
     state        TEXT NOT NULL CHECK (state IN ('queued','running','paused','finished','failed','cancelled')),
     paused_by    TEXT NOT NULL DEFAULT '',
     reason       TEXT NOT NULL DEFAULT '',
+    cancelling   TEXT NOT NULL DEFAULT '',     -- who asked to cancel while a worker runs it
     engine       TEXT NOT NULL,
     policy       TEXT NOT NULL DEFAULT '',
     group_id     TEXT NOT NULL DEFAULT '',

@@ -1,0 +1,75 @@
+"""What the supervisor does to rollouts: give them to workers, take note of their ends, engines."""
+
+from houston_daemon.recorder import rebuild, states
+from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.protocol import Assignment, Wanted
+from houston_daemon.recorder.refusal import denial
+from houston_daemon.recorder.store import Store
+from houston_shared.records import RolloutSpec
+from houston_shared.store.bodies import Assigned
+
+SUPERVISOR = "supervisor"
+
+
+def runnable(store: Store) -> list[str]:
+    """Rollouts in `queued` or `running` without a live worker, oldest first."""
+    rows = store.connection.execute(
+        "SELECT id FROM rollouts WHERE state IN ('queued', 'running') ORDER BY spec_seq"
+    )
+    return [id for (id,) in rows if store.workers.of(id) is None]
+
+
+def assign(store: Store, rollout: str) -> Assignment:
+    """Raise the lease and give the spec; raises HoustonError when it cannot run now."""
+    row = store.rollout(rollout)
+    if row is None or row.state not in ("queued", "running"):
+        raise denial(f"{rollout} is {row.state if row else 'unknown'} and cannot be assigned.")
+    spec = rebuild.record(store, row.spec_seq, RolloutSpec)
+    if spec is None:
+        raise denial(f"What {rollout} was started with was erased.")
+    if row.state == "queued":
+        states.move(store, row, "running", SUPERVISOR)
+    lease = row.lease + 1
+    store.journal.append(Key(rollout), "assigned", Assigned(lease=lease))
+    store.later.append(lambda: store.workers.add(rollout, lease))
+    return Assignment(spec, lease)
+
+
+def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
+    """A worker process ended; with a failure the rollout fails, a cancel that waited is done."""
+    store.workers.remove(rollout, lease)
+    row = store.rollout(rollout)
+    if row is None or row.lease != lease or states.ended(row):
+        return
+    if row.cancelling:
+        states.move(store, row, "cancelled", row.cancelling, row.reason)
+    elif failure:
+        states.move(store, row, "failed", SUPERVISOR, failure)
+    elif row.state == "running":
+        store.tells.append(Wanted())
+
+
+def settle_cancelled(store: Store) -> None:
+    """After a restart nobody runs anything: what was being cancelled is cancelled."""
+    rows = store.connection.execute("SELECT id FROM rollouts WHERE cancelling <> ''").fetchall()
+    for (id,) in rows:
+        row = store.rollout(id)
+        if row is not None and not states.ended(row):
+            states.move(store, row, "cancelled", row.cancelling, row.reason)
+
+
+def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None:
+    """Pause what samples from an engine that is down; resume what was paused so."""
+    ids = store.connection.execute(
+        "SELECT id FROM rollouts WHERE engine = ? AND state IN ('queued', 'running', 'paused')"
+        " ORDER BY spec_seq",
+        (engine,),
+    ).fetchall()
+    for (id,) in ids:
+        row = store.rollout(id)
+        if row is None or row.cancelling:
+            continue
+        if down and row.state != "paused":
+            states.move(store, row, "paused", states.ENGINE, reason)
+        elif not down and row.state == "paused" and row.paused_by == states.ENGINE:
+            states.resume(store, row, states.ENGINE, reason)

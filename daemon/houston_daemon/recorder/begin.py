@@ -1,0 +1,67 @@
+"""Beginning an epoch: the database opened, the start counted, what a crash left over settled.
+
+On a full disk the ballast is given up first, so that a home can always be opened.
+"""
+
+import os
+import sqlite3
+from importlib.metadata import version
+
+from houston_daemon.recorder import assignments, ballast
+from houston_daemon.recorder.connection import open_writer
+from houston_daemon.recorder.journal import Journal, Key
+from houston_daemon.recorder.refusal import is_full
+from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.workers import Workers
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store.bodies import DaemonStarted
+
+
+def begin(home: Home) -> tuple[Store, int]:
+    """Open the home for writing; returns the store and its epoch. Raises HoustonError."""
+    try:
+        return _begin(home)
+    except sqlite3.Error as problem:
+        if not is_full(problem, home.path) or not ballast.release(home):
+            raise _unusable(home, problem) from problem
+    try:
+        return _begin(home)
+    except sqlite3.Error as problem:
+        raise _unusable(home, problem) from problem
+
+
+def _begin(home: Home) -> tuple[Store, int]:
+    connection = open_writer(home)
+    try:
+        store = Store(home, connection, Journal(connection), Workers())
+        return store, _raise_epoch(store)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _raise_epoch(store: Store) -> int:
+    connection = store.connection
+    connection.execute("BEGIN IMMEDIATE")
+    row = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    epoch = int(row[0]) + 1 if row else 1
+    started = DaemonStarted(epoch=epoch, pid=os.getpid(), version=version("houston-agents"))
+    store.journal.append(Key(), "daemon", started)
+    assignments.settle_cancelled(store)
+    connection.execute("COMMIT")
+    store.journal.appended.clear()
+    store.tells.clear()
+    return epoch
+
+
+def _unusable(home: Home, problem: sqlite3.Error) -> HoustonError:
+    if is_full(problem, home.path):
+        return HoustonError(
+            f"The disk of {home.path} is full.", "The daemon was not started.", "Make room there."
+        )
+    return HoustonError(
+        f"The database {home.database} cannot be opened ({problem}).",
+        "The daemon was not started and nothing was changed.",
+        "houston verify",
+    )

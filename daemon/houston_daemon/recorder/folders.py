@@ -1,0 +1,69 @@
+"""The home's folders and their modes: the owner's alone, or open to the annotators' group.
+
+0700 (group: 02750, so that what SQLite creates beside the database belongs to the group too).
+"""
+
+import grp
+import os
+from pathlib import Path
+
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
+
+FOLDERS = ("path", "run", "blobs", "logs")
+
+
+def prepare(home: Home, group: str) -> None:
+    """Make the home and what lies in it; raises HoustonError when that is not possible."""
+    gid = _gid(group)
+    mode = 0o700 if gid is None else 0o2750
+    try:
+        for folder in (home.path, home.run, home.blobs, home.logs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _own(folder)
+            if gid is not None:
+                os.chown(folder, -1, gid)
+            folder.chmod(mode)
+        _database(home, gid)
+    except OSError as problem:
+        raise HoustonError(
+            f"The home {home.path} cannot be prepared: {problem.strerror} ({problem.filename}).",
+            "The daemon was not started.",
+            "Make it writable for this user, or name another --home.",
+        ) from None
+
+
+def open_socket(home: Home, name: str, group: str) -> None:
+    """Give a bound socket its mode: connecting needs write permission."""
+    path = home.run / f"{name}.sock"
+    gid = _gid(group)
+    if gid is not None:
+        os.chown(path, -1, gid)
+    path.chmod(0o600 if gid is None else 0o660)
+
+
+def _database(home: Home, gid: int | None) -> None:
+    """Create the database file with its mode; SQLite gives -wal and -shm the same."""
+    for path in (home.database, home.search_database):
+        path.touch(mode=0o600)
+        if gid is not None:
+            os.chown(path, -1, gid)
+        path.chmod(0o600 if gid is None else 0o640)
+
+
+def _own(folder: Path) -> None:
+    """A folder of somebody else (a guessed name under /tmp) is never used."""
+    if folder.stat().st_uid != os.geteuid():
+        raise PermissionError(1, "it belongs to another user", str(folder))
+
+
+def _gid(group: str) -> int | None:
+    if not group:
+        return None
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise ConfigurationError(
+            f"`daemon.group` names {group!r}, which is no group of this machine.",
+            "The daemon was not started.",
+        ) from None

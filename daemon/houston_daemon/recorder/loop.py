@@ -1,0 +1,199 @@
+"""The recorder's loop: poll, take what is ready, store it in one transaction, then answer.
+
+One thread runs `Loop.run` from start to end and owns connection and sockets. Order within a turn:
+supervisor, people, workers, so that a flood of steps never delays a word of guidance.
+"""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import zmq
+
+from houston_daemon.recorder import control_state, notices
+from houston_daemon.recorder.batch import Batch
+from houston_daemon.recorder.holding import Holding
+from houston_daemon.recorder.identity import Identities
+from houston_daemon.recorder.intake import Intake
+from houston_daemon.recorder.maintenance import Maintenance
+from houston_daemon.recorder.protocol import Tell
+from houston_daemon.recorder.search import SearchIndexer
+from houston_daemon.recorder.sockets import Frames, Live, Router, bind
+from houston_daemon.recorder.status import Gauges, StatusBoard
+from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.work import FromSupervisor, Work
+from houston_shared.wire import Control
+
+T = TypeVar("T")
+
+BATCH = 256
+"""Messages of workers in one transaction at most."""
+PEOPLE = 64
+"""Messages of people in one transaction at most."""
+TICK_MS = 250
+"""Longest sleep; maintenance runs at least as often."""
+STOP_TURNS = 100
+"""Turns that a stop gives to what is already queued."""
+
+
+class Loop:
+    """Everything between the sockets and the database."""
+
+    def __init__(
+        self, store: Store, group: str, epoch: int, tell: Tell, calls: "deque[FromSupervisor]"
+    ) -> None:
+        """calls: the supervisor's calls, filled from any thread; follow each with `wake`."""
+        self._store = store
+        self._epoch = epoch
+        self._tell = tell
+        self._calls = calls
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        identities = Identities(group)
+        self._ingest = Router(self._context, identities)
+        self._control = Router(self._context, identities)
+        self._live = Live(self._context)
+        self._woken, self._wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._holding = Holding(store.home, self.wake)
+        self._batch = Batch(store)
+        self._maintenance = Maintenance(store)
+        self._search = SearchIndexer(store.home)
+        self.board = StatusBoard(epoch, self._gauges())
+        self._intake = Intake(self.board.status)
+        self.works: list[Work] = []
+        """What is in hand; not empty after a failure."""
+        self.stopping = False
+        """Set by a call of the supervisor; the loop then ends when nothing is queued."""
+
+    def open(self, group: str) -> None:
+        """Bind the sockets and begin to index; raises HoustonError."""
+        named = {"ingest": self._ingest.socket, "control": self._control.socket}
+        for name, socket in {**named, "live": self._live.socket}.items():
+            bind(socket, self._store.home, name, group)
+        self._search.start()
+
+    def wake(self) -> None:
+        """End the sleep; from any thread."""
+        try:
+            os.write(self._wake_end, b"\0")
+        except BlockingIOError:
+            return  # the pipe is full of wakes already
+
+    def run(self) -> None:
+        """Turn until stopped. Raises what must end the recorder."""
+        calm = self._poller(self._control, self._live)
+        usual = self._poller(self._control, self._live, self._ingest)
+        more = False
+        while not self.stopping:
+            if not more:
+                (calm if self._holding.crowded else usual).poll(TICK_MS)
+            more = self._turn()
+        self._holding.close()
+        for _ in range(STOP_TURNS):
+            if not self._turn():
+                break
+
+    def _poller(self, *parts: Router | Live) -> zmq.Poller:
+        poller = zmq.Poller()
+        for part in parts:
+            poller.register(part.socket, zmq.POLLIN)
+        poller.register(self._woken, zmq.POLLIN)
+        return poller
+
+    def close(self, clean: bool) -> None:
+        """Let everything go; with `clean`, the last checkpoint and head are written first."""
+        self._search.stop()
+        self._holding.close()
+        if clean:
+            self._maintenance.close()
+        self._store.connection.close()
+        for name in ("ingest", "control", "live"):
+            (self._store.home.run / f"{name}.sock").unlink(missing_ok=True)
+        self._context.destroy(linger=500 if clean else 0)
+
+    def release_wake(self) -> None:
+        """Close the pipe that `wake` writes to; nobody may call it afterwards."""
+        os.close(self._woken)
+        os.close(self._wake_end)
+
+    def _turn(self) -> bool:
+        """One batch and what follows it; whether there may be more at once."""
+        with contextlib.suppress(BlockingIOError):  # a message or the clock woke us, nobody else
+            os.read(self._woken, 65_536)
+        works = self._collect()
+        self.works = works
+        if works:
+            self._batch.run(works)
+            self._after(works)
+            self.works = []
+        self._live.count()
+        self._maintenance.run()
+        return bool(works)
+
+    def _collect(self) -> list[Work]:
+        works: list[Work] = []
+        while self._calls:
+            works.append(self._calls.popleft())
+        works += _take(self._control, PEOPLE, self._intake.from_person)
+        works += self._holding.ready()
+        if not self._holding.crowded:
+            for work in _take(self._ingest, BATCH, self._intake.from_worker):
+                now = self._holding.put(work)
+                if now is not None:
+                    works.append(now)
+        return works
+
+    def _after(self, works: list[Work]) -> None:
+        """Everything here happens because the batch is on disk."""
+        store = self._store
+        known: dict[str, Control] = {}
+
+        def controls(rollout: str) -> Control:
+            if rollout not in known:
+                known[rollout] = control_state.control(store, rollout)
+            return known[rollout]
+
+        for work in works:
+            work.answer(store, controls)
+        notices.push(store, self._ingest, notices.touched(store), controls)
+        if store.journal.appended:
+            notices.publish(store, self._live, self._epoch)
+            self._search.wake()
+            store.journal.appended.clear()
+        told, store.tells = store.tells, []
+        for event in dict.fromkeys(told):
+            self._tell(event)
+
+    def drain(self, store: Store) -> None:
+        """From now on every worker hears that the daemon stops."""
+        store.draining = True
+        notices.push(
+            store,
+            self._ingest,
+            store.workers.rollouts(),
+            lambda rollout: control_state.control(store, rollout),
+        )
+
+    def _gauges(self) -> Gauges:
+        return Gauges(
+            queue=lambda: len(self.works) + self._holding.count,
+            p99_ms=self._batch.p99_ms,
+            wal_bytes=self._maintenance.wal_bytes,
+            consoles=lambda: self._live.listeners,
+            search_seq=lambda: self._search.seq,
+            problem=lambda: self._batch.full or self._maintenance.problem or self._search.problem,
+        )
+
+
+def _take(router: Router, most: int, understand: Callable[[Router, Frames], T | None]) -> list[T]:
+    """What came on a socket, up to `most` messages, as far as it can be understood."""
+    taken: list[T] = []
+    for _ in range(most):
+        frames = router.receive()
+        if frames is None:
+            break
+        work = understand(router, frames)
+        if work is not None:
+            taken.append(work)
+    return taken

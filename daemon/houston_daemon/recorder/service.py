@@ -1,0 +1,150 @@
+"""The recorder as the supervisor holds it: a thread, and calls that it answers.
+
+`start` returns when database and sockets are open. When the thread ends by an exception, nothing
+further is acked, waiting calls fail, and the supervisor hears `RecorderFailed`.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from houston_daemon.recorder import assignments, folders
+from houston_daemon.recorder.begin import begin
+from houston_daemon.recorder.loop import Loop
+from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Tell
+from houston_daemon.recorder.status import Reported
+from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.work import FromSupervisor
+from houston_shared.config import Configuration
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+
+LOGGER = logging.getLogger("houston.recorder")
+T = TypeVar("T")
+
+
+class Recorder:
+    """Implements `protocol.RecorderHandle`."""
+
+    def __init__(self, home: Home, config: Configuration, tell: Tell) -> None:
+        """tell: called from the recorder's thread; must not block. Nothing is opened yet."""
+        self.epoch = 0
+        self._home = home
+        self._group = config.daemon.group
+        self._tell = tell
+        self._calls: deque[FromSupervisor] = deque()
+        self._guard = threading.Lock()
+        self._ready: Future[Loop] = Future()
+        self._loop: Loop | None = None
+        self._over = "The recorder was not started."
+        """Why calls cannot be answered; empty while they can."""
+        self._thread = threading.Thread(target=self._main, name="houston-recorder", daemon=True)
+
+    def start(self) -> None:
+        """Open and migrate the database, bind the sockets; raises HoustonError with the cause."""
+        self._thread.start()
+        self._loop = self._ready.result()
+
+    def runnable(self) -> list[str]:
+        """Rollouts in `queued` or `running` without a live worker, oldest first."""
+        return self._call(assignments.runnable)
+
+    def assign(self, rollout: str) -> Assignment:
+        """Raise the lease, move to `running` if queued, and give the spec; raises HoustonError."""
+        return self._call(lambda store: assignments.assign(store, rollout))
+
+    def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
+        """A worker process ended; with `failure`, the rollout fails with that reason."""
+        self._call(lambda store: assignments.worker_ended(store, rollout, lease, failure))
+
+    def report(self, workers: int, engines: Mapping[str, str], error: str = "") -> None:
+        """What `Status` says about workers and engines from now on."""
+        said = Reported(workers, dict(engines), error)
+        self._call(lambda _: setattr(self._running().board, "reported", said))
+
+    def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
+        """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
+        self._call(lambda store: assignments.pause_for_engine(store, engine, down, reason))
+
+    def drain(self) -> None:
+        """Tell every worker to leave at the next safe point."""
+        self._call(lambda store: self._running().drain(store))
+
+    def stop(self) -> None:
+        """Answer what is queued, checkpoint, close the database, unbind. Idempotent."""
+        try:
+            self._call(lambda _: setattr(self._running(), "stopping", True))
+        except HoustonError as already:
+            LOGGER.debug("stop: %s", already)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _running(self) -> Loop:
+        assert self._loop is not None
+        return self._loop
+
+    def _call(self, act: Callable[[Store], T]) -> T:
+        """Have the recorder's thread do something in a transaction; returns after the commit."""
+        call = FromSupervisor(act)
+        with self._guard:
+            if self._over:
+                raise HoustonError(self._over, "Nothing was changed.", "houston daemon restart")
+            self._calls.append(call)
+            self._running().wake()
+        result: T = call.future.result()
+        return result
+
+    def _main(self) -> None:
+        try:
+            loop = self._open()
+        except HoustonError as problem:
+            self._ready.set_exception(problem)
+            return
+        except BaseException as problem:
+            LOGGER.exception("the recorder cannot start")
+            self._ready.set_exception(problem)
+            raise
+        with self._guard:
+            self._loop = loop
+            self._over = ""
+        self._ready.set_result(loop)
+        self._turn(loop)
+
+    def _turn(self, loop: Loop) -> None:
+        try:
+            loop.run()
+            self._end(loop, "The recorder has stopped.")
+            loop.close(clean=True)
+        except Exception as problem:  # whatever it is, the supervisor must hear it
+            cause = f"{type(problem).__name__}: {problem}"
+            LOGGER.exception("writer failed: %s", cause)
+            self._end(loop, f"The recorder has failed ({cause}).")
+            loop.close(clean=False)
+            self._tell(RecorderFailed(cause))
+        loop.release_wake()
+
+    def _end(self, loop: Loop, why: str) -> None:
+        """From now on calls are refused; those that wait are, too."""
+        with self._guard:
+            self._over = why
+            waiting = [work for work in loop.works if isinstance(work, FromSupervisor)]
+            waiting += self._calls
+            self._calls.clear()
+        for call in waiting:
+            if not call.future.done():
+                call.future.set_exception(HoustonError(why, "It is not known to be done."))
+
+    def _open(self) -> Loop:
+        folders.prepare(self._home, self._group)
+        store, self.epoch = begin(self._home)
+        loop = Loop(store, self._group, self.epoch, self._tell, self._calls)
+        try:
+            loop.open(self._group)
+        except BaseException:
+            loop.close(clean=True)
+            loop.release_wake()
+            raise
+        return loop

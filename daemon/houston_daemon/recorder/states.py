@@ -1,0 +1,37 @@
+"""How a rollout moves from state to state: the one door, which knows the table of transitions.
+
+A pause has an owner: `person:<name>`, `engine`, …; who may resume is decided by the caller, who
+moves is written down here.
+"""
+
+from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.protocol import Wanted
+from houston_daemon.recorder.store import Rollout, Store
+from houston_shared.records import ENDED, TRANSITIONS, RolloutState
+from houston_shared.store.bodies import StoredState
+
+ENGINE = "engine"
+"""Owner of a pause because an engine is down."""
+
+
+def move(
+    store: Store, row: Rollout, state: RolloutState, by: str, reason: str = "", active_us: int = 0
+) -> int:
+    """Append the change of state and return its sequence; raises ValueError for a wrong one."""
+    if state not in TRANSITIONS[row.state]:
+        raise ValueError(f"{row.id} is {row.state} and cannot become {state}")
+    change = StoredState(state=state, by=by, reason=reason, active_us=active_us)
+    seq = store.journal.append(Key(row.id), "state", change)
+    if state in ("queued", "running"):
+        store.tells.append(Wanted())
+    return seq
+
+
+def resume(store: Store, row: Rollout, by: str, reason: str = "") -> int:
+    """End a pause: the worker goes on, or the rollout waits for one."""
+    return move(store, row, "running" if store.workers.of(row.id) else "queued", by, reason)
+
+
+def ended(row: Rollout) -> bool:
+    """Whether nothing can happen to the rollout any more."""
+    return row.state in ENDED

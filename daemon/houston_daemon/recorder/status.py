@@ -1,0 +1,68 @@
+"""How the daemon stands, as `Status` says it."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from houston_daemon.recorder.store import Store
+from houston_shared.wire import Status
+
+MB = 1_000_000
+
+
+@dataclass(slots=True)
+class Gauges:
+    """What other parts of the recorder know at the moment they are asked."""
+
+    queue: Callable[[], int]
+    p99_ms: Callable[[], float]
+    wal_bytes: Callable[[], int]
+    consoles: Callable[[], int]
+    search_seq: Callable[[], int]
+    """Newest event that search.db has seen."""
+    problem: Callable[[], str]
+
+
+@dataclass(slots=True)
+class Reported:
+    """What the supervisor said last."""
+
+    workers: int = 0
+    engines: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+class StatusBoard:
+    """Puts a `Status` together. Belongs to the recorder's thread."""
+
+    def __init__(self, epoch: int, gauges: Gauges) -> None:
+        self._epoch = epoch
+        self._gauges = gauges
+        self._began = time.monotonic()
+        self.reported = Reported()
+
+    def status(self, store: Store) -> Status:
+        """Now."""
+        counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
+        gauges = self._gauges
+        return Status(
+            pid=os.getpid(),
+            state="draining" if store.draining else "running",
+            uptime=time.monotonic() - self._began,
+            epoch=self._epoch,
+            version=version("houston-agents"),
+            home=str(store.home.path),
+            rollouts=dict(counts.fetchall()),
+            workers=self.reported.workers,
+            queue=gauges.queue(),
+            commit_p99_ms=gauges.p99_ms(),
+            wal_mb=gauges.wal_bytes() / MB,
+            disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
+            consoles=gauges.consoles(),
+            engines=dict(self.reported.engines),
+            last_error=gauges.problem() or self.reported.error,
+            search_lag=max(0, store.journal.seq - gauges.search_seq()),
+        )

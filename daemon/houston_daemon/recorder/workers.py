@@ -1,0 +1,69 @@
+"""Workers that live now: who runs which rollout under which lease, and where to reach them.
+
+Memory only: a restarted daemon has no workers until the supervisor assigns rollouts again. What is
+wanted of a worker is computed from the database (`control`), never kept here.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from houston_shared.wire import Control
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker, from its assignment until its process ended."""
+
+    lease: int
+    routing: bytes | None = None
+    """Where it was last heard from under this lease; None before its first message."""
+    told: Control | None = None
+    """What it was last told."""
+
+
+class Push(NamedTuple):
+    """Control state that a worker should hear now."""
+
+    routing: bytes
+    control: Control
+
+
+class Workers:
+    """By rollout."""
+
+    def __init__(self) -> None:
+        self._by_rollout: dict[str, Worker] = {}
+
+    def add(self, rollout: str, lease: int) -> None:
+        """A rollout was assigned; whoever ran it before counts no more."""
+        self._by_rollout[rollout] = Worker(lease)
+
+    def heard(self, rollout: str, lease: int, routing: bytes) -> None:
+        """A message under the newest lease came from `routing`."""
+        worker = self._by_rollout.get(rollout)
+        if worker is None or worker.lease != lease:
+            # A worker that outlived the daemon's memory of it (a remote one): its lease is proof.
+            worker = self._by_rollout[rollout] = Worker(lease)
+        worker.routing = routing
+
+    def remove(self, rollout: str, lease: int) -> None:
+        """A worker ended."""
+        worker = self._by_rollout.get(rollout)
+        if worker and worker.lease == lease:
+            del self._by_rollout[rollout]
+
+    def of(self, rollout: str) -> Worker | None:
+        """The live worker of a rollout."""
+        return self._by_rollout.get(rollout)
+
+    def rollouts(self) -> list[str]:
+        """Rollouts with a live worker."""
+        return list(self._by_rollout)
+
+    def push(self, rollout: str, control: Control) -> Push | None:
+        """What must be sent so that the worker knows `control`; None when it does, or is silent."""
+        worker = self._by_rollout.get(rollout)
+        if worker is None or worker.routing is None or worker.told == control:
+            return None
+        worker.told = control
+        return Push(worker.routing, control)
