@@ -11,11 +11,11 @@ import msgspec
 from houston_daemon.recorder import control_state, guidance
 from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.store import Rollout, Store
-from houston_shared.records import ForkBody, Head, Record, RolloutSpec, StepRecord
+from houston_shared.records import ForkBody, Head, Record, RolloutSpec, SampleBody, StepRecord
 from houston_shared.store import blobs
 from houston_shared.store.plan import Fetch, Plan
 from houston_shared.store.queries import steps
-from houston_shared.wire import Steps, Welcome, encode
+from houston_shared.wire import Steps, SummaryTry, Welcome, encode
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -44,15 +44,41 @@ def welcome(store: Store, row: Rollout) -> Welcome:
         fork=fork,
         fork_guidance=guidance.by_ids(store, row.id, fork.guidance) if fork else (),
         forks=forks,
+        summaries=_summaries(store, row),
         next_step=row.steps + 1,
         first_step=row.first_step,
         active_us=row.active_us,
         evaluations=evaluations,
         best_score=best,
         last_score=last,
+        summaries=_summaries(store, row),
         epoch=int(epoch[0]),
         control=control,
     )
+
+
+def _summaries(store: Store, row: Rollout) -> tuple[SummaryTry, ...]:
+    """Tries at a summary before the step that is open or comes next, in order."""
+    found = store.connection.execute(
+        "SELECT seq, part FROM events WHERE rollout = ? AND step = ? AND attempt = 1"
+        " AND part GLOB 'summary.*' ORDER BY seq",
+        (row.id, row.steps + 1),
+    ).fetchall()
+    tries = ((seq, part, record(store, seq, SampleBody)) for seq, part in found)
+    return tuple(
+        SummaryTry(seq=seq, part=part, sample=sample) for seq, part, sample in tries if sample
+    )
+
+
+def _summaries(store: Store, row: Rollout) -> tuple[SummaryTry, ...]:
+    """Tries at a summary before the next step, in the order they were made."""
+    found = store.connection.execute(
+        "SELECT seq, part FROM events WHERE rollout = ? AND step = ? AND part GLOB 'summary.*'"
+        " ORDER BY seq",
+        (row.id, row.steps + 1),
+    ).fetchall()
+    samples = [(seq, part, _record(store, seq, SampleBody)) for seq, part in found]
+    return tuple(SummaryTry(seq=q, part=p, sample=s) for q, p, s in samples if s is not None)
 
 
 def page(store: Store, row: Rollout, first: int) -> Steps:
