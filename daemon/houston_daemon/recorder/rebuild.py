@@ -51,7 +51,6 @@ def welcome(store: Store, row: Rollout) -> Welcome:
         evaluations=evaluations,
         best_score=best,
         last_score=last,
-        summaries=_summaries(store, row),
         epoch=int(epoch[0]),
         control=control,
     )
@@ -68,17 +67,6 @@ def _summaries(store: Store, row: Rollout) -> tuple[SummaryTry, ...]:
     return tuple(
         SummaryTry(seq=seq, part=part, sample=sample) for seq, part, sample in tries if sample
     )
-
-
-def _summaries(store: Store, row: Rollout) -> tuple[SummaryTry, ...]:
-    """Tries at a summary before the next step, in the order they were made."""
-    found = store.connection.execute(
-        "SELECT seq, part FROM events WHERE rollout = ? AND step = ? AND part GLOB 'summary.*'"
-        " ORDER BY seq",
-        (row.id, row.steps + 1),
-    ).fetchall()
-    samples = [(seq, part, _record(store, seq, SampleBody)) for seq, part in found]
-    return tuple(SummaryTry(seq=q, part=p, sample=s) for q, p, s in samples if s is not None)
 
 
 def page(store: Store, row: Rollout, first: int) -> Steps:
