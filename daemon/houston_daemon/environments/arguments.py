@@ -74,7 +74,7 @@ class Catalog:
         except msgspec.ValidationError as problem:
             return msgspec.structs.replace(call, error=_explain(str(problem), action))
         filled = msgspec.structs.asdict(arguments)
-        error = self._too_large(call.name, filled)
+        error = _no_text(call.name, filled) or self._too_large(call.name, filled)
         return msgspec.structs.replace(call, arguments=filled, error=error)
 
     def arguments(self, call: Call) -> Arguments:
@@ -96,6 +96,14 @@ class Catalog:
                     f"got {filled[argument]}."
                 )
         return ""
+
+
+def _no_text(name: str, filled: Mapping[str, Any]) -> str:
+    """JSON can spell half a surrogate pair, which no file, terminal or database can hold."""
+    for argument, value in filled.items():
+        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+            return f"{name}: `{argument}` holds half a surrogate pair, which is no character."
+    return ""
 
 
 def _explain(problem: str, action: type[Arguments]) -> str:

@@ -27,8 +27,7 @@ def readable(data: bytes | str) -> str:
 
     Carriage returns at line ends go; newline and tab stay.
     """
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-    return str(safe(text.replace("\r\n", "\n")))
+    return str(safe(_decoded(data)))
 
 
 def cut(text: str, limit: int, how: str = "") -> tuple[str, int]:
@@ -50,11 +49,25 @@ def cut(text: str, limit: int, how: str = "") -> tuple[str, int]:
     return "\n".join(part for part in (before, notice, after) if part), len(between)
 
 
-def through(text: str, limit: int, how: str = "") -> Shown:
-    """Bring text through the door."""
-    short, missing = cut(readable(text), limit, how)
+def through(data: bytes | str, limit: int, how: str = "") -> Shown:
+    """Bring text through the door.
+
+    A look-alike that hides behind characters that do not show is disarmed before these become
+    visible, or it would no longer be recognised (and counted) as what it was meant to be.
+    """
+    text, hidden = _decoded(data), 0
+    shown = str(safe(text))
+    if shown != text:
+        text, hidden = real_user.disarm(text)
+        shown = str(safe(text))
+    short, missing = cut(shown, limit, how)
     disarmed = real_user.disarm(short)
-    return Shown(disarmed.text, disarmed.found, missing)
+    return Shown(disarmed.text, hidden + disarmed.found, missing)
+
+
+def _decoded(data: bytes | str) -> str:
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return text.replace("\r\n", "\n")
 
 
 def _end_of_line(text: str, at: int) -> int:

@@ -82,8 +82,7 @@ class Workstation:
         self._state.now.closing = None
         observation = await self._observe(call, standing, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
-        await asyncio.to_thread(self._state.save)
-        return result(call, observation, self._characters, round(time.monotonic() - begun, 6))
+        return await asyncio.to_thread(self._result, call, observation, begun)
 
     async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
         """The result of a call that was about to run when the worker ended."""
@@ -98,8 +97,7 @@ class Workstation:
         else:
             observation = await interrupted.observation(call, self._commands, self._files)
         self._state.now.last_action = ""
-        await asyncio.to_thread(self._state.save)
-        return result(call, observation, self._characters, round(time.monotonic() - begun, 6))
+        return await asyncio.to_thread(self._result, call, observation, begun)
 
     async def close_step(self, step: int) -> Closing:
         """Take the step's snapshot and the terminals' spans; the same again for the same step."""
@@ -148,6 +146,11 @@ class Workstation:
                 return await self._evaluation.run(standing, stop)
             case _:
                 return system.finish(standing, self._task.budget.minimum_steps)
+
+    def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+        """Save what the call changed, then say what it found."""
+        self._state.save()
+        return result(call, observation, self._characters, round(time.monotonic() - begun, 6))
 
     def _sleep_seconds(self, call: Call) -> float:
         return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)

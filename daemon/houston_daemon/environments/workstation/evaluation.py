@@ -165,7 +165,7 @@ async def _interruption(stop: Stop) -> AsyncIterator[asyncio.Event]:
 
     async def watch() -> None:
         await stop.event.wait()
-        while stop.reason != "interrupt":  # the event stays set when a wake came first
+        while stop.reason != "interrupt":  # noqa: ASYNC110 - the event stays set after a wake
             await asyncio.sleep(_INTERRUPT_LOOK)
         interrupted.set()
 

@@ -100,12 +100,18 @@ def _line(file: BinaryIO) -> Line | None:
         return None
     if data.endswith(b"\n"):
         return Line(data[:-1].removesuffix(b"\r"), 0)
-    more = 0
-    if len(data) > LINE_BYTES:
-        more, data = 1, data[:LINE_BYTES]
-        while rest := file.readline(BLOCK):
-            more += len(rest)
-            if rest.endswith(b"\n"):
-                more -= 1
-                break
-    return Line(data, more)
+    if len(data) <= LINE_BYTES:
+        return Line(data, 0)
+    return Line(data[:LINE_BYTES], 1 + _skip_line(file))
+
+
+def _skip_line(file: BinaryIO) -> int:
+    """Pass over the rest of a line; bytes that were passed, without the line feed."""
+    passed = 0
+    while block := file.read(BLOCK):
+        place = block.find(b"\n")
+        if place >= 0:
+            file.seek(place + 1 - len(block), os.SEEK_CUR)
+            return passed + place
+        passed += len(block)
+    return passed
