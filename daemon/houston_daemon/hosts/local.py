@@ -8,6 +8,7 @@ whoever makes a LocalHost of the same root and rollout finds what an earlier one
 import asyncio
 import contextlib
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -132,8 +133,11 @@ class LocalHost:
         cwd: a path as the process sees it; by default the workspace, or the scratch folder when
         not `writable`. An evaluator sees `extra_read` at their own paths, read-only.
         """
-        token = spawn.new_token()
-        values = {**(environment or {}), spawn.TOKEN: token.partition("=")[2]}
+        values = dict(environment or {})
+        token: str | None = None
+        if self.sandbox.kind == "none":
+            values[spawn.TOKEN] = secrets.token_hex(16)
+            token = f"{spawn.TOKEN}={values[spawn.TOKEN]}"
         scratch: Path | None = None
         if not writable:
             scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))

@@ -24,9 +24,8 @@ async def probe(sandbox: Sandbox) -> HoustonError | None:
             )
     if sandbox.kind == "none":
         return None
-    token = spawn.new_token()
-    argv = sandbox.wrap(["true"], environment=dict([token.split("=")]), dies_with_parent=True)
-    done = await spawn.run_to_end(argv, token=token, seconds=20, stop=None, output_limit=10_000)
+    argv = sandbox.wrap(["true"], dies_with_parent=True)
+    done = await spawn.run_to_end(argv, token=None, seconds=20, stop=None, output_limit=10_000)
     if done.exit_code == 0:
         return None
     return _explain(done.stderr.decode("utf-8", "replace").strip())

@@ -86,10 +86,13 @@ class Sandbox:
             pairs = [f"{key}={value}" for key, value in values.items()]
             return ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
         arguments = [shutil.which("bwrap") or "bwrap", *self._walls(dies_with_parent)]
-        arguments += self._system()
+        # In this order: what is named may lie below /tmp, and what is hidden below what is named.
+        arguments += [*self._system(), *self._own_folders(scratch), *self._named()]
         for path in self.hidden:
             arguments += _cover(path, self.read)
-        arguments += self._rollout(scratch, extra_read)
+        for path in extra_read:
+            arguments += ["--ro-bind", str(path), str(path)]
+        arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), INSIDE]
         if commands is not None:
             arguments += ["--ro-bind", str(commands), COMMANDS]
         arguments += ["--remount-ro", "/", "--clearenv"]
@@ -122,6 +125,10 @@ class Sandbox:
             arguments += ["--ro-bind", folder, folder]
         arguments += ["--dev", "/dev", "--proc", "/proc"]
         arguments += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
+        return arguments
+
+    def _named(self) -> list[str]:
+        arguments: list[str] = []
         for path in self.read:
             self._refuse_hidden(path)
             arguments += ["--ro-bind", str(path), str(path)]
@@ -137,16 +144,10 @@ class Sandbox:
             found += [p for p in sorted(Path("/dev").iterdir()) if p.name.startswith(_GPU_DEVICES)]
         return found
 
-    def _rollout(self, scratch: Path | None, extra_read: Sequence[Path]) -> list[str]:
+    def _own_folders(self, scratch: Path | None) -> list[str]:
         if scratch is not None:
-            arguments = ["--ro-bind", str(self.workspace), INSIDE]
-            arguments += ["--bind", str(scratch), SCRATCH, "--bind", str(scratch), "/tmp"]
-        else:
-            arguments = ["--bind", str(self.workspace), INSIDE]
-            arguments += ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME]
-        for path in extra_read:  # last, because it may itself lie below /tmp
-            arguments += ["--ro-bind", str(path), str(path)]
-        return arguments
+            return ["--bind", str(scratch), SCRATCH, "--bind", str(scratch), "/tmp"]
+        return ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME]
 
     def _environment(self, scratch: Path | None) -> dict[str, str]:
         folders = [f"{folder}/bin" for folder in python_folders()]

@@ -6,6 +6,7 @@ from typing import Literal
 import pygit2
 
 from houston_daemon.hosts.protocol import ChangedFile
+from houston_daemon.hosts.snapshot_names import shown
 from houston_daemon.hosts.snapshot_tree import LINK, Beside, TreeFile
 
 LONGEST = 16 * 1024
@@ -21,7 +22,7 @@ def describe(
     repo: pygit2.Repository, changes: Sequence[tuple[str, Side, Side]]
 ) -> tuple[tuple[ChangedFile, ...], int]:
     """The first 200 changes with their diffs, and how many more there are."""
-    files = tuple(_one(repo, *change) for change in changes[:MOST_FILES])
+    files = tuple(_one(repo, shown(path), *sides) for path, *sides in changes[:MOST_FILES])
     return files, max(0, len(changes) - MOST_FILES)
 
 
@@ -47,8 +48,7 @@ def _one(repo: pygit2.Repository, path: str, old: Side, new: Side) -> ChangedFil
 
 
 def _patch(before: pygit2.Blob | None, after: pygit2.Blob | None, path: str) -> pygit2.Patch:
-    shown = path.encode("utf-8", "replace").decode()
-    return pygit2.Patch.create_from(before, after, old_as_path=shown, new_as_path=shown)
+    return pygit2.Patch.create_from(before, after, old_as_path=path, new_as_path=path)
 
 
 def _without_head(data: bytes) -> bytes:

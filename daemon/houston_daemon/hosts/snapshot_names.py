@@ -28,5 +28,20 @@ def from_tree(name: str) -> str:
     return name
 
 
+def path_to_tree(path: str) -> str:
+    """`to_tree` for every part of a path."""
+    return "/".join(to_tree(part) for part in path.split("/"))
+
+
+def path_from_tree(path: str) -> str:
+    """The reverse of `path_to_tree`."""
+    return "/".join(from_tree(part) for part in path.split("/"))
+
+
+def shown(path: str) -> str:
+    """A path that can be printed and sent; bytes that are not UTF-8 show as \\xNN."""
+    return path if _is_utf8(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _is_utf8(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= c <= "\udfff" for c in name)

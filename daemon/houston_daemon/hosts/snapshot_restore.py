@@ -9,6 +9,7 @@ import pygit2
 
 from houston_daemon.hosts import large_files
 from houston_daemon.hosts.beneath import Beneath
+from houston_daemon.hosts.snapshot_names import shown
 from houston_daemon.hosts.snapshot_scan import FileMark, scan
 from houston_daemon.hosts.snapshot_tree import (
     LINK,
@@ -57,7 +58,7 @@ def restore(
             folder.remove_unless_folder(path)
             folder.make_folder(path)
     _drop_empty(into, about)
-    return lost
+    return [shown(path) for path in lost]
 
 
 def _untouched(recorded: Beside, files: Mapping[str, FileMark], path: str) -> bool:

@@ -4,7 +4,7 @@ No index, no lock, no reference: objects are written, and the head is a file mov
 A commit's tree has two entries: `files/`, the workspace, and `about.json`, what git cannot hold.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -35,7 +35,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct):
-    """What a snapshot knows beside its tree."""
+    """What a snapshot knows beside its tree; on disk paths are written as in the tree."""
 
     beside: dict[str, Beside] = {}
     empty: list[str] = []
@@ -101,17 +101,28 @@ def files_of(commit: pygit2.Commit) -> pygit2.Tree | None:
 
 def about_of(commit: pygit2.Commit) -> About:
     """What the commit says beside its tree."""
-    return msgspec.json.decode(commit.tree[ABOUT].data, type=About)
+    return _renamed(
+        msgspec.json.decode(commit.tree[ABOUT].data, type=About), snapshot_names.path_from_tree
+    )
+
+
+def _renamed(about: About, name: Callable[[str], str]) -> About:
+    return About(
+        {name(path): recorded for path, recorded in about.beside.items()},
+        [name(path) for path in about.empty],
+        {name(path): why for path, why in about.skipped.items()},
+    )
 
 
 def write_commit(
     repo: pygit2.Repository, files: pygit2.Oid | None, about: About, message: str, parent: str
 ) -> str:
     """Write a commit object; returns its id. No reference moves."""
+    data = msgspec.json.encode(_renamed(about, snapshot_names.path_to_tree))
     builder = repo.TreeBuilder()
     if files is not None:
         builder.insert(FILES, files, FOLDER)
-    builder.insert(ABOUT, repo.create_blob(msgspec.json.encode(about)), FILE)
+    builder.insert(ABOUT, repo.create_blob(data), FILE)
     who = pygit2.Signature("houston", "houston@localhost")
     parents = [pygit2.Oid(hex=parent)] if parent else []
     return str(repo.create_commit(None, who, who, message, builder.write(), parents))

@@ -180,6 +180,7 @@ class ShadowRepository:
     def _open(self) -> pygit2.Repository:
         if self._repo is not None:
             return self._repo
+        _ignore_settings()
         if not (self.folder / "HEAD").exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             pygit2.init_repository(str(self.folder), bare=True, initial_head="main")
@@ -198,7 +199,7 @@ class ShadowRepository:
     def _load_manifest(self) -> dict[str, tuple[FileMark, TreeFile]]:
         try:
             data = (self.folder / "manifest").read_bytes()
-            rows = msgspec.msgpack.decode(data, type=dict[str, tuple[FileMark, int, bytes]])
+            rows = msgspec.msgpack.decode(data, type=dict[bytes, tuple[FileMark, int, bytes]])
         except (FileNotFoundError, msgspec.DecodeError):
             return {}
         return {
@@ -210,7 +211,10 @@ class ShadowRepository:
         """Replace the cache; seldom, for it is large where files are many."""
         if not self._unsaved or time.monotonic() - self._saved < at_most_every:
             return
-        rows = {path: (mark, file.mode, file.oid.raw) for path, (mark, file) in self._known.items()}
+        rows = {
+            os.fsencode(path): (mark, file.mode, file.oid.raw)
+            for path, (mark, file) in self._known.items()
+        }
         beside = self.folder / "manifest.new"
         beside.write_bytes(msgspec.msgpack.encode(rows))
         beside.replace(self.folder / "manifest")
@@ -227,6 +231,13 @@ class ShadowRepository:
             ) from error
         known = self._known if into == self.workspace else {}
         return snapshot_restore.restore(repo, found, into, self.folder / "large", known)
+
+
+def _ignore_settings() -> None:
+    """The user's and the machine's git settings change nothing here (and may be unreadable)."""
+    level = pygit2.enums.ConfigLevel
+    for one in (level.GLOBAL, level.XDG, level.SYSTEM, level.PROGRAMDATA):
+        pygit2.settings.search_path[one] = ""
 
 
 def _read(

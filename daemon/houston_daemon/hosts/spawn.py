@@ -1,14 +1,14 @@
 """Runs one process to its end, with limits: time, output, a stop event.
 
-Nothing is left behind: the process group is killed, then everything that carries this run's token
-in its environment (what left its group and session; a bubblewrap sandbox ends as a whole anyway).
+Nothing is left behind: the process group is killed, and with it a bubblewrap sandbox as a whole.
+Without one, everything is killed that carries this run's token in its environment, for a process
+can leave its group and session.
 It does not know what the command means.
 """
 
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 import time
 from collections.abc import Sequence
@@ -18,45 +18,46 @@ from houston_daemon.hosts.protocol import Finished
 from houston_shared.errors import HoustonError
 
 TOKEN = "HOUSTON_SPAWN"
+"""Environment variable with the token of one run."""
 _CHUNK = 1 << 16
 _DRAIN_SECONDS = 2.0
-
-
-def new_token() -> str:
-    """A value for TOKEN in the environment of the process to be spawned."""
-    return f"{TOKEN}={secrets.token_hex(12)}"
 
 
 async def run_to_end(
     argv: Sequence[str],
     *,
-    token: str,
+    token: str | None,
     seconds: float,
     stop: asyncio.Event | None,
     output_limit: int,
 ) -> Finished:
     """Start `argv` and wait for its end; `output_limit` bytes are kept of each stream.
 
+    token: what to look for in the environment of processes to kill; None for a sandbox.
     exit_code is None when `seconds` passed or `stop` was set first.
     Raises HoustonError when the program cannot be started at all.
     """
     begun = time.monotonic()
+    out, err = _Stream(output_limit), _Stream(output_limit)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdout=out.write_end,
+            stderr=err.write_end,
             start_new_session=True,
             env={"PATH": os.environ.get("PATH", os.defpath)},
         )
     except OSError as error:
+        for stream in (out, err):
+            os.close(stream.read_end)
         raise HoustonError(
             f"{argv[0]} could not be started: {error.strerror}.", "The command did not run."
         ) from error
-    assert process.stdout is not None and process.stderr is not None
-    out, err = _Stream(output_limit), _Stream(output_limit)
-    readers = asyncio.gather(out.drain(process.stdout), err.drain(process.stderr))
+    finally:
+        for stream in (out, err):
+            os.close(stream.write_end)
+    readers = asyncio.gather(out.drain(), err.drain())
     ended = False
     try:
         ended = await _wait(process, seconds, stop)
@@ -74,19 +75,31 @@ async def run_to_end(
 
 
 class _Stream:
-    """Keeps the first bytes of a stream and reads the rest away, so that the writer never hangs."""
+    """A pipe of our own: keeps the first bytes and reads the rest away, so no writer ever hangs.
+
+    Not asyncio's own pipe, with which the wait for a process lasts as long as anybody, such as a
+    child left in the background, holds its output open.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.read_end, self.write_end = os.pipe()
         self.kept = bytearray()
         self.cut = False
         self._limit = limit
 
-    async def drain(self, reader: asyncio.StreamReader) -> None:
+    async def drain(self) -> None:
         """Read to the end of the stream."""
-        while chunk := await reader.read(_CHUNK):
-            room = self._limit - len(self.kept)
-            self.kept += chunk[:room]
-            self.cut = self.cut or len(chunk) > room
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self.read_end, "rb")
+        )
+        try:
+            while chunk := await reader.read(_CHUNK):
+                room = self._limit - len(self.kept)
+                self.kept += chunk[: max(0, room)]
+                self.cut = self.cut or len(chunk) > room
+        finally:
+            transport.close()
 
 
 async def _wait(
@@ -109,10 +122,12 @@ async def _true(stop: asyncio.Event) -> int:
     return 0
 
 
-async def _end_all(process: asyncio.subprocess.Process, token: str) -> None:
+async def _end_all(process: asyncio.subprocess.Process, token: str | None) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
+    if token is None:
+        return
     for _ in range(20):  # one that was forking may have left a child behind
         if not await asyncio.to_thread(processes.kill_marked, token):
             return

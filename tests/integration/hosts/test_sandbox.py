@@ -1,0 +1,280 @@
+"""What a sandboxed process can reach, and what is left of it afterwards."""
+
+import asyncio
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.hosts import processes, sandbox
+from houston_daemon.hosts.local import LocalHost
+from houston_shared.errors import HoustonError
+
+from .conftest import MakeHost, finish
+
+
+async def _says(host: LocalHost, script: str, **settings: object) -> tuple[int | None, str]:
+    done = await host.spawn(["bash", "-c", script], seconds=30, **settings)
+    return done.exit_code, (done.stdout + done.stderr).decode()
+
+
+HIDDEN = {
+    "another rollout": "cat {root}/rollouts/other/workspace/secret",
+    "the shadow repository": "ls {root}/rollouts/r1/shadow",
+    "the terminals' folder": "ls {root}/rollouts/r1/terminals",
+    "the home": "cat {home}/secret",
+    "ssh keys": "ls ~/.ssh /root/.ssh",
+    "the password hashes": "cat /etc/shadow",
+    "a process outside": "test -d /proc/{pid} && grep -q pytest /proc/{pid}/cmdline",
+    "the environment of the daemon": "env | grep A_KEY",
+    "the network": "(exec 3<>/dev/tcp/127.0.0.1/{port})",
+    "writing to the system": "touch /usr/x",
+    "writing to the root": "touch /x",
+    "writing to its own command": "touch /run/houston/x",
+    "a device of the machine": "cat /dev/vda /dev/sda /dev/mem",
+    "rights": "mount -t tmpfs x /mnt",
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+async def test_an_agent_cannot_reach(
+    name: str, make_host: MakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", "secret")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "secret").write_text("secret")
+    other = make_host(rollout="other")
+    await other.prepare(None)
+    (other.workspace / "secret").write_text("secret")
+    host = make_host(hidden=(home,))
+    await host.prepare(None)
+    await host.snapshots.take("first")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = HIDDEN[name].format(
+            root=tmp_path / "root", home=home, pid=os.getpid(), port=server.getsockname()[1]
+        )
+        for code, said in (
+            await _says(host, script),
+            await _says(host, script, writable=False),
+        ):
+            assert code != 0, said
+            assert "secret" not in said.replace("/secret", "")
+        terminal = await host.terminal("main", create=True)
+        status, lines = await finish(terminal, f"( {script} )")
+        assert status.exit_code != 0, lines
+
+
+async def test_the_network_is_there_when_the_task_allows_it(make_host: MakeHost) -> None:
+    host = make_host(network=True)
+    await host.prepare(None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code, said = await _says(host, f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}")
+    assert code == 0, said
+
+
+async def test_named_folders_are_readable_but_a_home_in_them_is_not(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    (models / "home").mkdir(parents=True)
+    (models / "weights").write_text("w")
+    (models / "home" / "database").write_text("secret")
+    host = make_host(read=(models,), hidden=(models / "home",), environment={"MODELS": str(models)})
+    await host.prepare(None)
+    _, said = await _says(host, "cat $MODELS/weights; ls $MODELS/home; touch $MODELS/x")
+    assert said.startswith("w") and "database" not in said and "Read-only" in said
+    inside = make_host(rollout="r2", read=(models / "home",), hidden=(models / "home",))
+    with pytest.raises(HoustonError, match="must not see"):
+        await inside.prepare(None)
+
+
+async def test_the_workspace_home_and_tmp_are_one_for_all_its_processes(host: LocalHost) -> None:
+    terminal = await host.terminal("main", create=True)
+    await finish(terminal, "echo a > /workspace/w; echo b > ~/h; echo c > /tmp/t; ln -s /tmp/t l")
+    code, said = await _says(host, "cat w ~/h /tmp/t; pwd; echo $WORKSPACE")
+    assert (code, said.split()) == (0, ["a", "b", "c", "/workspace", "/workspace"])
+    assert (host.workspace / "w").read_text() == "a\n"
+    assert not Path("/tmp/t").exists()
+
+
+async def test_python_is_the_one_that_python3_starts_here(host: LocalHost) -> None:
+    ask = "import sys; print(sys.version)"
+    here = await asyncio.to_thread(subprocess.check_output, ["python3", "-c", ask])
+    done = await host.spawn(["python3", "-c", ask], seconds=30)
+    assert done.stdout == here
+
+
+async def test_an_evaluator_sees_task_and_workspace_read_only_and_has_scratch(
+    host: LocalHost, tmp_path: Path
+) -> None:
+    task = tmp_path / "task"
+    task.mkdir()
+    (task / "evaluate.py").write_text("import os; print(os.getcwd(), os.environ['WORKSPACE'])")
+    (host.workspace / "answer").write_text("42")
+    code, said = await _says(
+        host,
+        f"cat $WORKSPACE/answer; python3 {task}/evaluate.py; echo s > s && cat $TMPDIR/s;"
+        f" touch {task}/x; touch $WORKSPACE/x; echo left > left",
+        writable=False,
+        extra_read=[task],
+    )
+    assert code == 0
+    assert said.startswith("42/scratch /workspace\ns\n") and said.count("Read-only") == 2
+    assert sorted(p.name for p in host.workspace.iterdir()) == ["answer"]
+    assert not list((host.folder / "private").glob("scratch-*"))
+    done = await host.spawn(
+        ["python3", "evaluate.py"], seconds=30, writable=False, extra_read=[task], cwd=str(task)
+    )
+    assert done.stdout.decode().split() == [str(task), "/workspace"]
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "none"])
+async def test_a_process_is_ended_with_all_it_started(kind: str, make_host: MakeHost) -> None:
+    host = make_host(sandbox=kind)
+    await host.prepare(None)
+    script = "trap '' TERM HUP; setsid sleep 1234 & nohup sleep 1235 & echo on; sleep 1236"
+    done = await host.spawn(["bash", "-c", script], seconds=0.5)
+    assert (done.exit_code, done.stdout) == (None, b"on\n")
+    assert not _sleepers()
+    stop = asyncio.Event()
+    running = asyncio.create_task(host.spawn(["sleep", "1234"], seconds=600, stop=stop))
+    await asyncio.sleep(0.2)
+    stop.set()
+    assert (await asyncio.wait_for(running, 10)).exit_code is None
+    running = asyncio.create_task(host.spawn(["sleep", "1234"], seconds=600))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await host.spawn(["bash", "-c", "setsid sleep 1235 >/dev/null 2>&1 & exit 0"], seconds=30)
+    await asyncio.sleep(0.1)
+    assert not _sleepers()
+
+
+def _sleepers() -> list[int]:
+    return [
+        pid
+        for pid, entry in processes.table().items()
+        if entry.name == "sleep"
+        and entry.state != "Z"
+        and any(n in Path(f"/proc/{pid}/cmdline").read_bytes() for n in (b"1234", b"1235", b"1236"))
+    ]
+
+
+async def test_output_beyond_the_limit_is_dropped_and_said(host: LocalHost) -> None:
+    done = await host.spawn(
+        ["bash", "-c", "head -c 3000000 /dev/zero; echo e >&2"], seconds=30, output_limit=1000
+    )
+    assert (done.exit_code, len(done.stdout), done.stderr, done.cut) == (0, 1000, b"e\n", True)
+
+
+async def test_exit_codes_and_missing_programs(host: LocalHost) -> None:
+    assert (await host.spawn(["bash", "-c", "exit 7"], seconds=30)).exit_code == 7
+    missing = await host.spawn(["no-such-program"], seconds=30)
+    assert missing.exit_code not in (0, None) and b"no-such-program" in missing.stderr
+
+
+async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from houston_daemon.hosts.local import LocalHost\n"
+        "SHUT_IN = dict(sandbox='bubblewrap', network=False, hidden=())\n"
+        "async def main():\n"
+        "    h = LocalHost(Path(sys.argv[1]), 'r', **SHUT_IN)\n"
+        "    await h.prepare(None)\n"
+        "    run = asyncio.create_task(h.spawn(['sleep', '1236'], seconds=600))\n"
+        "    await asyncio.sleep(0.3); print('up', flush=True); await run\n"
+        "asyncio.run(main())\n"
+    )
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tmp_path / "root"), stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert await asyncio.wait_for(child.stdout.readline(), 30) == b"up\n"
+    assert _sleepers()
+    child.kill()
+    await child.wait()
+    await asyncio.sleep(0.3)
+    assert not _sleepers()
+
+
+async def test_prepare_copies_the_source_once(make_host: MakeHost, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("1")
+    (source / "link").symlink_to("a")
+    host = make_host()
+    await host.prepare(source)
+    (host.workspace / "a").write_text("2")
+    await make_host().prepare(source)
+    assert (host.workspace / "a").read_text() == "2"
+    assert (host.workspace / "link").is_symlink()
+    with pytest.raises(HoustonError, match="could not be copied"):
+        await make_host(rollout="r2").prepare(tmp_path / "missing")
+
+
+async def test_a_machine_without_bubblewrap_is_refused_with_a_way_out(
+    make_host: MakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("tmux", "bash", "script", "python3", "true"):
+        found = shutil.which(name)
+        assert found is not None
+        (programs / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(HoustonError, match="bwrap is not installed") as refused:
+        await make_host().prepare(None)
+    assert "apt install bubblewrap" in refused.value.next and '"none"' in refused.value.next
+    (programs / "bwrap").write_text(
+        "#!/bin/bash\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n"
+    )
+    (programs / "bwrap").chmod(0o755)
+    with pytest.raises(HoustonError, match="user namespace"):
+        await make_host().prepare(None)
+    await make_host(rollout="r2", sandbox="none").prepare(None)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_everything_works_for_a_user_without_rights(tmp_path: Path) -> None:
+    place = Path("/tmp") / f"houston-test-{os.getpid()}"
+    place.mkdir(mode=0o700)
+    nobody = pwd.getpwnam("nobody")
+    os.chown(place, nobody.pw_uid, nobody.pw_gid)
+    script = (
+        "import asyncio, os, sys, site; from pathlib import Path\n"
+        "from houston_daemon.hosts.local import LocalHost\n"
+        "SHUT_IN = dict(sandbox='bubblewrap', network=False, hidden=())\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "os.environ.update(PATH='/usr/bin:/bin', HOME='/nonexistent')\n"
+        "async def main():\n"
+        "    h = LocalHost(Path(sys.argv[1]), 'r', **SHUT_IN)\n"
+        "    await h.prepare(None)\n"
+        "    t = await h.terminal('main', create=True)\n"
+        "    at = await t.run('id -u; sleep 60 & kill %1; wait; echo x > f; (exit 3)')\n"
+        "    s = await t.wait(20, asyncio.Event())\n"
+        "    print(s.exit_code, (await t.lines(at))[0])\n"
+        "    print((await h.spawn(['id', '-u'], seconds=9, writable=False)).stdout.decode())\n"
+        "    print([f.path for f in (await h.snapshots.take('a')).files])\n"
+        "    await h.destroy_terminals()\n"
+        "asyncio.run(main())\n"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(place)], capture_output=True, text=True, timeout=60
+        )
+    finally:
+        shutil.rmtree(place)
+    assert done.stdout.split() == ["3", "65534", "65534", "['f']"], done.stderr
+
+
+def test_only_prefixes_outside_the_system_are_mapped_for_python() -> None:
+    for folder in sandbox.python_folders():
+        assert not folder.startswith("/usr/") and Path(folder).is_dir()
+        assert not Path.home().is_relative_to(folder)
