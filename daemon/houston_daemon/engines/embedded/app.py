@@ -77,6 +77,7 @@ class Server:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         adapter = asked.model if asked.model in self._model.adapters else ""
+        asked = msgspec.structs.replace(asked, model=asked.model or self._name)
         job = Job(asked, ids, adapter, deliver)
         self._scheduler.submit(job)
         if asked.stream:

@@ -1,0 +1,222 @@
+"""What every token server must do, whoever serves it: the same scenarios for embedded and vLLM."""
+
+import asyncio
+import json
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+
+from houston_daemon.engines.http import Retry
+from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, SampleRequest
+from houston_daemon.engines.token import TokenEngine
+from tests.engines.conftest import Served
+
+END = 2
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "thought": {"type": "string", "maxLength": 40},
+        "call": {
+            "type": "object",
+            "properties": {
+                "name": {"enum": ["sleep", "open_file"]},
+                "seconds": {"type": "integer", "minimum": 0, "maximum": 60},
+            },
+            "required": ["name", "seconds"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["thought", "call"],
+    "additionalProperties": False,
+}
+
+
+def ask(served: Served, text: str = "Count from one to five.", **changes: object) -> SampleRequest:
+    ids = served.ids(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n")
+    plain = SampleRequest(
+        prompt_ids=ids, messages=(), tools=(), max_tokens=16, stop_token_ids=(END,), temperature=0
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def endless(served: Served) -> SampleRequest:
+    """A request that this model answers by saying the same sentence until its bound."""
+    return ask(served, "Say hello.", max_tokens=4000)
+
+
+async def sampled(engine: TokenEngine, request: SampleRequest):  # type: ignore[no-untyped-def]
+    return await engine.sample(request, asyncio.Event())
+
+
+async def test_knows_its_window(engine: TokenEngine) -> None:
+    assert engine.window == 8192
+
+
+async def test_prompt_ids_come_back_as_sent(engine: TokenEngine, served: Served) -> None:
+    request = ask(served)
+    got = await sampled(engine, request)
+    assert list(got.prompt_ids) == list(request.prompt_ids or ())
+
+
+async def test_every_sampled_id_has_one_log_probability(
+    engine: TokenEngine, served: Served
+) -> None:
+    got = await sampled(engine, ask(served, temperature=0.9, top_p=0.95))
+    assert len(got.token_ids) == len(got.logprobs) > 0
+    assert all(value <= 0 for value in got.logprobs)
+    assert got.text == served.text([i for i in got.token_ids if i != END])
+
+
+async def test_the_stop_token_is_sampled_and_not_shown(engine: TokenEngine, served: Served) -> None:
+    got = await sampled(engine, ask(served, "What is the capital of France?", max_tokens=40))
+    assert got.finish_reason == "stop"
+    assert got.token_ids[-1] == END
+    assert "<|im_end|>" not in got.text
+
+
+async def test_a_stop_token_of_the_request_ends_the_sample(
+    engine: TokenEngine, served: Served
+) -> None:
+    free = await sampled(engine, ask(served))
+    third = free.token_ids[2]
+    got = await sampled(engine, ask(served, stop_token_ids=(END, third)))
+    assert got.finish_reason == "stop"
+    assert list(got.token_ids) == list(free.token_ids[: list(free.token_ids).index(third) + 1])
+
+
+async def test_an_answer_at_its_bound_says_length(engine: TokenEngine, served: Served) -> None:
+    got = await sampled(engine, ask(served, max_tokens=3))
+    assert got.finish_reason == "length"
+    assert len(got.token_ids) == 3
+
+
+async def test_guided_answers_are_always_valid(engine: TokenEngine, served: Served) -> None:
+    def one(number: int) -> SampleRequest:
+        return ask(
+            served,
+            f"Choose a call, number {number}.",
+            grammar=SCHEMA,
+            temperature=0.9,
+            max_tokens=200,
+        )
+
+    for got in await asyncio.gather(*(sampled(engine, one(number)) for number in range(20))):
+        answer = json.loads(got.text)
+        assert set(answer) == {"thought", "call"}
+        assert len(answer["thought"]) <= 40
+        assert answer["call"]["name"] in ("sleep", "open_file")
+        assert 0 <= answer["call"]["seconds"] <= 60
+        assert got.finish_reason == "stop"
+
+
+async def test_log_probabilities_say_what_they_are_of(engine: TokenEngine, served: Served) -> None:
+    """Raw ones do not change with the temperature; a grammar's are after its mask."""
+    cold = await sampled(engine, ask(served, max_tokens=1))
+    hot = await sampled(engine, ask(served, max_tokens=1, temperature=0.01))
+    assert hot.token_ids == cold.token_ids
+    assert hot.logprobs[0] == pytest.approx(cold.logprobs[0], abs=0.05)
+    assert cold.logprobs[0] < -1e-3  # at temperature 0.01 itself it would be 0
+    assert (cold.logprob_kind, hot.logprob_kind) == ("policy", "policy")
+    forced = await sampled(engine, ask(served, grammar={"const": "Z"}, temperature=1))
+    assert forced.logprob_kind == "after_grammar"
+    assert forced.text == '"Z"'
+
+
+async def test_temperature_zero_is_deterministic(engine: TokenEngine, served: Served) -> None:
+    request = ask(served, "Name three colours.", max_tokens=12)
+    first = await sampled(engine, request)
+    second = await sampled(engine, request)
+    assert first.token_ids == second.token_ids
+
+
+async def test_an_extended_prompt_is_taken_from_the_cache(
+    engine: TokenEngine, served: Served
+) -> None:
+    """An append-only context pays for what was appended, up to a block of the cache."""
+    salt = "extended"
+    prompt = served.ids("one two three four five six seven eight nine ten " * 60)
+    first = await sampled(engine, ask(served, prompt_ids=prompt, cache_salt=salt))
+    longer = [*prompt, *first.token_ids, *served.ids("eleven twelve thirteen " * 10)]
+    second = await sampled(engine, ask(served, prompt_ids=longer, cache_salt=salt))
+    assert first.cached_tokens in (0, None)
+    assert second.cached_tokens >= (len(prompt) // 128) * 128
+    other = await sampled(engine, ask(served, prompt_ids=longer, cache_salt="another policy"))
+    assert other.cached_tokens in (0, None)
+
+
+async def test_a_cached_continuation_is_the_uncached_one(
+    engine: TokenEngine, served: Served
+) -> None:
+    head = served.ids("<|im_start|>user\n" + "The sky is blue. The grass is green. " * 20)
+    tail = served.ids("What colour is the sky?<|im_end|>\n<|im_start|>assistant\n")
+    await sampled(engine, ask(served, prompt_ids=head, cache_salt="a", max_tokens=1))
+    cached = await sampled(engine, ask(served, prompt_ids=head + tail, cache_salt="a"))
+    fresh = await sampled(engine, ask(served, prompt_ids=head + tail, cache_salt="b"))
+    assert cached.cached_tokens > 0 == (fresh.cached_tokens or 0)
+    assert cached.token_ids == fresh.token_ids
+
+
+async def test_an_interrupt_keeps_what_was_sampled(engine: TokenEngine, served: Served) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(1.0, stop.set)
+    got = await engine.sample(endless(served), stop)
+    assert got.finish_reason == "interrupted"
+    assert 0 < len(got.token_ids) == len(got.logprobs) < 4000
+    after = await sampled(engine, ask(served))  # the server is free at once
+    assert after.finish_reason in ("stop", "length")
+
+
+async def test_a_set_stop_samples_nothing(engine: TokenEngine, served: Served) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    got = await engine.sample(ask(served), stop)
+    assert (got.finish_reason, list(got.token_ids)) == ("interrupted", [])
+
+
+REFUSED = {
+    "prompt and answer over the window": {"prompt_ids": [100] * 8192, "max_tokens": 100},
+    "an id outside the vocabulary": {"prompt_ids": [1, 49152 + 10_000]},
+    "a policy that nobody loaded": {"policy": "policy@9"},
+    "a schema that is none": {"grammar": {"type": "no such type"}},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_wrong_request_is_refused(engine: TokenEngine, served: Served, case: str) -> None:
+    with pytest.raises(EngineRefused):
+        await sampled(engine, ask(served, **REFUSED[case]))
+    assert (await sampled(engine, ask(served, max_tokens=1))).token_ids
+
+
+async def test_requests_in_flight_share_the_server(engine: TokenEngine, served: Served) -> None:
+    """A short request does not wait for the end of a long one."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(engine.sample(endless(served), stop))
+    await asyncio.sleep(0.5)
+    short = await sampled(engine, ask(served, max_tokens=3))
+    assert len(short.token_ids) == 3
+    assert not running.done()
+    stop.set()
+    assert (await running).finish_reason == "interrupted"
+
+
+async def test_a_killed_server_is_unavailable_and_the_request_works_later(
+    served: Served,
+) -> None:
+    """kill -9 in mid-sample: the same request is answered by the server that is started again."""
+    engine = TokenEngine(served.kind, served.process.url, retry=Retry(attempts=2, first=0.1))
+    await engine.ready()
+    running = asyncio.create_task(sampled(engine, endless(served)))
+    await asyncio.sleep(1.0)
+    os.kill(served.process.pid or 0, signal.SIGKILL)
+    with pytest.raises(EngineUnavailable):
+        await running
+    served.process.stop()
+    with pytest.raises(EngineUnavailable):
+        await engine.ready()
+    await asyncio.to_thread(served.start)
+    got = await sampled(engine, replace(endless(served), max_tokens=5))
+    assert len(got.token_ids) == 5
+    await engine.close()
