@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.dialects.calls import schemas
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
@@ -108,6 +109,13 @@ async def begin(
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
     dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
     tokens = Tokens(tokenizer_file(settings)) if engine.token_ids else None
+    if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
+        raise ConfigurationError(
+            f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
+            f"answer in the dialect {dialect.name}.",
+            "The rollout cannot start.",
+            "Set `dialect` of the engine in houston.toml to the model's family.",
+        )
     strip = "strip" in (spec.thoughts, task.sampling.thoughts)
     renderer = Renderer(dialect, tokens, "strip" if strip else "keep")
     limits = fitting.limits(task.budget, engine.window)
@@ -170,8 +178,8 @@ async def _new_head(
     system = system_prompt(task)
     message = disarm(task_message(spec.task.instructions, task)).text
     tools = environment.tools
-    listed = "\n".join(str(tool.openai()) for tool in tools)
-    short = window is not None and renderer.measure.count(listed) > window // SHORT_TOOLS_SHARE
+    long = renderer.measure.count(schemas(tools))
+    short = window is not None and long > window // SHORT_TOOLS_SHARE
     head = renderer.head(system, tools, message, short)
     fitting.check_head(renderer.head_size(head), fitting.limits(task.budget, window))
     await line.store(wire.StoreHead, head=head)

@@ -31,6 +31,13 @@ class Limits:
         """Most tokens that may be sampled after `prompt` tokens; not positive when none fit."""
         return wanted if self.window is None else min(wanted, self.window - prompt)
 
+    def useful(self, head: int) -> int:
+        """The context limit, but never so small that each step would fork again.
+
+        head: tokens of system prompt, tools and task. A summary and one step must fit beside it.
+        """
+        return max(self.context, head + self.summary + self.answer + self.observation)
+
 
 def limits(budget: Budget, window: int | None) -> Limits:
     """What fits: min(context budget, window − answer − one observation)."""

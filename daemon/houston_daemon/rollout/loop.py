@@ -145,9 +145,10 @@ class Rollout:
         return room
 
     async def _fit(self) -> None:
-        if self.context.size <= self.limits.context or self.context.fresh:
+        limit = self.limits.useful(self.context.head_size)
+        if self.context.size <= limit or self.context.fresh:
             return
-        cut = fork.plan(self.context, self.renderer, self.limits.context, self.limits.summary)
+        cut = fork.plan(self.context, self.renderer, limit, self.limits.summary)
         if cut is None:
             return
         self.context = await self.forker.fork(
