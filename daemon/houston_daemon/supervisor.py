@@ -29,6 +29,7 @@ from houston_daemon.service.notify import notify, watchdog_seconds
 from houston_daemon.service.progress import Standing, read_standings
 from houston_daemon.service.workers import WorkerEnded, Workers, WorkerStarted
 from houston_shared.config import Loaded
+from houston_shared.errors import HoustonError
 
 RECORDER_FAILED = 70
 CUT_SHORT = 1
@@ -75,19 +76,25 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until the end."""
-        self._fill()
         while True:
             now = time.monotonic()
             if self._leaving and not self._still_leaving(self._leaving, now):
                 return self._leaving.code
-            events = self._inbox.take(self._pause(now))
-            for event in events:
-                self._handle(event)
             if self._leaving is None:
-                self._engines.pause_and_resume(time.monotonic())
-                self._fill()
-                self._recorder.report(len(self._workers), self._engines.states, self._error)
+                self._supervise()
+            for event in self._inbox.take(self._pause(now)):
+                self._handle(event)
             notify("WATCHDOG=1")
+
+    def _supervise(self) -> None:
+        """Bring rollouts, workers and engines to where they should be."""
+        try:
+            self._engines.pause_and_resume(time.monotonic())
+            self._fill()
+            self._recorder.report(len(self._workers), self._engines.states, self._error)
+        except HoustonError as problem:
+            # A full disk, or a recorder that has just failed and says so itself: tried again.
+            LOGGER.warning("not now: %s", problem)
 
     def _handle(self, event: object) -> None:
         match event:
@@ -107,7 +114,7 @@ class Supervisor:
             case signal.Signals():
                 self._leave(False, event.name)
             case Wanted():
-                pass  # the loop fills after every round
+                LOGGER.debug("rollouts may be runnable")  # each round of the loop looks
 
     def _fill(self) -> None:
         standings = self._read()
@@ -145,12 +152,18 @@ class Supervisor:
             LOGGER.info("draining (%s): %s workers, at most %g s", why, len(self._workers), seconds)
             self._leaving = _Leaving(keep_engine, "drain", time.monotonic() + seconds)
             notify("STOPPING=1")
-            self._recorder.drain()
+            self._drain()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
             self._leaving = _Leaving(True, "kill", 0.0, CUT_SHORT)
             exit_within(FORCED_SECONDS, CUT_SHORT)
             self._workers.end(signal.SIGKILL)
+
+    def _drain(self) -> None:
+        try:
+            self._recorder.drain()
+        except HoustonError as problem:
+            LOGGER.warning("workers could not be told to leave: %s", problem)
 
     def _recorder_failed(self, cause: str) -> None:
         LOGGER.critical("writer failed: %s", cause)

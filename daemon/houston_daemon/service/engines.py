@@ -74,16 +74,19 @@ class Engines:
             watched.down_since = now
 
     def pause_and_resume(self, now: float) -> None:
-        """Pause rollouts whose engine has been down for long, resume those whose engine is back."""
+        """Pause rollouts whose engine has been down for long, resume those whose engine is back.
+
+        Raises HoustonError when the recorder cannot store it now; the next call tries again.
+        """
         for name, watched in self._watched.items():
             if watched.waiting and watched.state == "ready":
-                watched.waiting = False
                 self._recorder.pause_for_engine(name, False)
+                watched.waiting = False
             since = watched.down_since
             if not watched.waiting and since is not None and now - since > PATIENCE_SECONDS:
+                self._recorder.pause_for_engine(name, True, watched.state)
                 watched.waiting = True
                 LOGGER.warning("rollouts of engine %s wait: %s", name, watched.state)
-                self._recorder.pause_for_engine(name, True, watched.state)
 
     def stop(self, keep: bool, seconds: float) -> None:
         """Stop watching; end our engines unless they are to be kept. At once for all, bounded."""

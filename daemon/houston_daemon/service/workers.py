@@ -82,13 +82,19 @@ class Workers:
         self._limit = limit
         self._live: dict[str, _Live] = {}
         self._past: dict[str, _Past] = {}
+        self._owed: list[tuple[str, int, str]] = []
+        """Ends of workers (rollout, lease, failure) that the recorder has not stored yet."""
 
     def __len__(self) -> int:
         """How many run."""
         return len(self._live)
 
     def fill(self, now: float, standings: dict[str, Standing], reachable: Reachable) -> None:
-        """Start workers for runnable rollouts, oldest first, as far as the limits allow."""
+        """Start workers for runnable rollouts, oldest first, as far as the limits allow.
+
+        Raises HoustonError when the recorder cannot store it now; the next call tries again.
+        """
+        self._settle()
         runnable = self._recorder.runnable()
         gone = self._past.keys() - set(runnable) - self._live.keys()
         for rollout in gone:
@@ -124,7 +130,7 @@ class Workers:
         if code != 0 and not live.asked:
             standing = standings.get(event.rollout)
             failure = self._death(event.rollout, code, past, standing, now)
-        self._recorder.worker_ended(event.rollout, live.lease, failure)
+        self._owed.append((event.rollout, live.lease, failure))
 
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
         """Signal every worker, or those of `engine` that were given another URL."""
@@ -137,6 +143,12 @@ class Workers:
                     os.killpg(live.spawned.process.pid, number)  # evaluators it runs end too
                 else:
                     live.spawned.process.send_signal(number)
+
+    def _settle(self) -> None:
+        """Tell the recorder of ended workers; what a full disk refuses is told again later."""
+        while self._owed:
+            self._recorder.worker_ended(*self._owed[0])
+            self._owed.pop(0)
 
     def _starting(self) -> int:
         return sum(live.starting for live in self._live.values())
@@ -153,7 +165,7 @@ class Workers:
         except OSError as problem:
             LOGGER.error("worker of %s could not be started: %s", rollout, problem)
             self._past.setdefault(rollout, _Past()).not_before = now + LONGEST_DELAY_SECONDS
-            self._recorder.worker_ended(rollout, lease, "")
+            self._owed.append((rollout, lease, ""))
             return
         self._live[rollout] = _Live(lease, standing.engine, url, spawned)
         self._inbox.watch(spawned.started_fd, WorkerStarted(rollout, lease))

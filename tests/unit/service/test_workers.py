@@ -21,6 +21,7 @@ from houston_daemon.service.workers import (
     Workers,
     WorkerStarted,
 )
+from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
 
 TASK = TaskRecord(name="t", folder="/", definition="", instructions="")
@@ -33,6 +34,7 @@ class Assigning:
         self.waiting = list(rollouts)
         self.leases: dict[str, int] = {}
         self.failures: dict[str, str] = {}
+        self.full = False
 
     def runnable(self) -> list[str]:
         return list(self.waiting)
@@ -45,6 +47,8 @@ class Assigning:
 
     def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
         assert lease == self.leases[rollout]
+        if self.full:
+            raise HoustonError("The disk is full.")
         if failure:
             self.failures[rollout] = failure
         else:
@@ -108,6 +112,7 @@ class Bench:
         """Start what may start and wait until nothing runs."""
         self.fill()
         self.until(lambda: not len(self.workers), (WorkerStarted, WorkerEnded))
+        self.fill()  # tells the recorder; it is too early for the next start
 
     def clear(self) -> None:
         self.workers.end(signal.SIGKILL)
@@ -166,6 +171,21 @@ def test_a_step_between_the_deaths_begins_the_count_again(tmp_path: Path) -> Non
         assert bench.workers.next_due(bench.now) == bench.now + 1.0
         bench.now += 2
     assert not bench.recorder.failures
+
+
+def test_an_end_that_cannot_be_stored_now_is_told_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, LEAVE, ["r"])
+    bench.fill()
+    bench.recorder.full = True
+    bench.until(lambda: not len(bench.workers), (WorkerStarted, WorkerEnded))
+    bench.now = 10.0
+    for _ in range(2):
+        with pytest.raises(HoustonError, match="full"):
+            bench.fill()
+    bench.recorder.full = False
+    bench.fill()
+    assert bench.recorder.leases["r"] == 2, "it went on when there was room"
+    bench.clear()
 
 
 def test_a_worker_that_leaves_has_not_died(tmp_path: Path) -> None:
