@@ -82,7 +82,7 @@ class Hosts(Settings, frozen=True):
 class Console(Settings, frozen=True):
     """The console's defaults."""
 
-    theme: str = "textual-dark"
+    theme: str = "houston-dark"
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 

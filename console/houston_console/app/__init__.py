@@ -1,0 +1,1 @@
+"""The annotators' screen: a reader of the database, and a writer of small control messages."""

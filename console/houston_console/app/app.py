@@ -1,0 +1,377 @@
+"""The console: puts the areas together and brings what changed to them.
+
+Reads go through one asynchronous reader, wake-ups through `pump`, words to the daemon through
+`link`; widgets know none of the three.
+"""
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from houston_console.app import guiding, plans
+from houston_console.app.guiding import Action
+from houston_console.app.keymap import Area, bindings
+from houston_console.app.link import Link
+from houston_console.app.outbox import Draft, Outbox
+from houston_console.app.palette import DARK, DEFAULT, LIGHT
+from houston_console.app.pump import Pump
+from houston_console.app.source import RolloutSource
+from houston_console.app.state import ConsoleState, Entry, LinkState, queue
+from houston_console.app.widgets.bars import HintBar, StatusBar, TabBar
+from houston_console.app.widgets.dialogs import Confirm, Help
+from houston_console.app.widgets.files import Files
+from houston_console.app.widgets.guidance import Composer, GuidanceArea, Queue, Send
+from houston_console.app.widgets.selector import RolloutList, Selector
+from houston_console.app.widgets.terminals import Terminals
+from houston_console.app.widgets.trajectory import Told, TrajectoryArea
+from houston_console.app.widgets.transcript import Transcript
+from houston_shared.config import Loaded
+from houston_shared.errors import HoustonError
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.wire import Notice
+
+NARROW = 110
+"""Columns below which one area is shown at a time."""
+LOW = 30
+"""Lines below which one area is shown at a time."""
+AREAS: tuple[Area, ...] = ("rollouts", "trajectory", "terminals", "files", "composer", "queue")
+
+
+class HoustonConsole(App[None]):
+    """One annotator's screen on one home."""
+
+    CSS_PATH = "console.tcss"
+    BINDINGS = bindings("app")
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, loaded: Loaded, rollout: str = "", folder: Path | None = None) -> None:
+        """rollout: the one to open, a whole id. folder: where drafts are kept (for tests)."""
+        super().__init__()
+        self.animation_level = "none"
+        self.loaded = loaded
+        self.state = ConsoleState()
+        self.reader = AsyncReader(loaded.home)
+        self.outbox = Outbox(loaded.home, folder)
+        self.link = Link(loaded.home, self.outbox, self._linked, loaded.config.console.name)
+        self.pump = Pump(
+            loaded.home, self.reader, self.catch_up, self._announced, self._cannot_read
+        )
+        self.source: RolloutSource | None = None
+        self._wanted = rollout
+        self._shown_seq = 0
+        self._area: Area = "trajectory"
+        self._problem = ""
+
+    def compose(self) -> ComposeResult:
+        """Five areas between two lines."""
+        yield StatusBar(id="status")
+        yield TabBar(id="tabs")
+        with Horizontal(id="areas"):
+            yield Selector(id="rollouts")
+            with Vertical(id="centre"):
+                yield TrajectoryArea(self.loaded.home, self.reader, id="trajectory")
+                yield GuidanceArea(self.outbox, id="guidance")
+            with Vertical(id="right"):
+                yield Files(id="files")
+                yield Terminals(id="terminals")
+        yield HintBar(id="hints")
+
+    async def on_mount(self) -> None:
+        """Colours first, then everything that goes on for ever."""
+        for theme in (DARK, LIGHT):
+            self.register_theme(theme)
+        wanted = self.loaded.config.console.theme
+        self.theme = wanted if wanted in self.available_themes else DEFAULT
+        self._go("trajectory")
+        for task in (self.pump.listen(), self.pump.run(), self.link.run()):
+            self.run_worker(task, group="background")
+        self.set_interval(1.0, self._say)
+
+    async def on_unmount(self) -> None:
+        """Let go of files and sockets."""
+        await self.link.close()
+        await self.reader.close()
+
+    # --- what changed ------------------------------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Bring everything that is shown up to the newest commit. Raises HoustonError."""
+        seen = await self.reader.run(plans.overview(self.state.seq))
+        changed = self.state.take(seen)
+        self._problem = ""
+        if self.source is None:
+            first = self._wanted or self.state.first_choice()
+            if first in self.state.rollouts:
+                await self.open_rollout(first)
+        else:
+            await self._refresh_rollout(self.source)
+        if changed:
+            self.query_one(Selector).take(self.state)
+        self._say()
+
+    async def open_rollout(self, rollout: str) -> None:
+        """Show another rollout everywhere. Raises HoustonError."""
+        source = RolloutSource(self.reader, rollout)
+        changes = await source.changes(0)
+        self.source, self.state.selected, self._shown_seq = source, rollout, changes.seq
+        trajectory = self.query_one(TrajectoryArea)
+        await trajectory.open(source, changes.steps)
+        self.query_one(Composer).open(rollout)
+        await self.refresh_queue()
+        self.query_one(Files).open(source)
+        await self.query_one(Files).refresh_content(trajectory.transcript.cursor)
+        await self.query_one(Terminals).open(source, trajectory.transcript.opening.host_root)
+        self.query_one(Selector).take(self.state)
+        self.link.look_at(rollout)
+        self._say()
+
+    async def _refresh_rollout(self, source: RolloutSource) -> None:
+        changes = await source.changes(self._shown_seq)
+        if source is not self.source or changes.seq == self._shown_seq:
+            return
+        transcript = self.query_one(Transcript)
+        await transcript.grew(changes.touched, changes.steps)
+        self._shown_seq = changes.seq
+        if not transcript.opening.system:
+            transcript.opened(await source.opening())
+        await self.refresh_queue()
+        await self.query_one(Files).refresh_content(transcript.cursor)
+        await self.query_one(Terminals).refresh_names()
+
+    async def refresh_queue(self) -> None:
+        """Show what was said to this agent, sent or not."""
+        source = self.source
+        if source is not None:
+            stored = await source.guidance()
+            unsent = self.outbox.entries(source.rollout, self.link.claimed or getpass.getuser())
+            if source is self.source:
+                self.query_one(Queue).take(queue(stored, unsent))
+                self.query_one(GuidanceArea).dress()
+
+    def _announced(self, notice: Notice) -> None:
+        self.state.announced = max(self.state.announced, notice.seq)
+
+    def _cannot_read(self, problem: HoustonError) -> None:
+        if str(problem) != self._problem:
+            self._problem = str(problem)
+            self.tell(problem)
+
+    def _linked(self, state: LinkState, reason: str) -> None:
+        before, self.state.link = self.state.link, state
+        self.state.link_reason = reason
+        if before == "live" and state != "live":
+            self._tell("The daemon is gone: reading only, guidance waits here as unsent.", False)
+        elif before == "down" and state == "live":
+            self._tell("The daemon is back.", True)
+        self.pump.wake()
+        self.run_worker(self.refresh_queue(), group="queue", exclusive=True)
+
+    # --- what is said ------------------------------------------------------------------------
+
+    def _say(self) -> None:
+        home = str(self.loaded.home.path).replace(str(Path.home()), "~", 1)
+        self.query_one(StatusBar).take(self.state, home)
+        self.query_one(TrajectoryArea).dress(self.state.current)
+
+    def _tell(self, text: str, good: bool) -> None:
+        self.query_one(HintBar).tell(text, "success" if good else "warning")
+
+    def tell(self, problem: HoustonError) -> None:
+        """Show an error: cause, effect, next."""
+        follow = f"  next: {problem.next}" if problem.next else ""
+        text = " ".join(part for part in (problem.cause, problem.effect) if part)
+        self.query_one(HintBar).tell(text + follow, "error")
+
+    def on_told(self, message: Told) -> None:
+        """An area has something to say."""
+        self._tell(message.text, message.good)
+
+    def on_transcript_failed(self, message: Transcript.Failed) -> None:
+        """Something could not be read."""
+        self.tell(message.problem)
+
+    async def on_transcript_moved(self) -> None:
+        """The step at the cursor is another: its files too."""
+        self._say()
+        await self.query_one(Files).refresh_content(self.query_one(Transcript).cursor)
+
+    def on_key(self, event: events.Key) -> None:
+        """What was told has been read."""
+        self.query_one(HintBar).quiet()
+
+    # --- areas -------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        """All five areas, or one at a time."""
+        narrow = event.size.width < NARROW or event.size.height < LOW
+        self.screen_stack[0].set_class(narrow, "-narrow")
+        self._say()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The line of keys follows the focus."""
+        area = _area_of(event.widget)
+        if area is not None:
+            self._mark(area)
+
+    def _mark(self, area: Area) -> None:
+        self._area = area
+        for name in AREAS:
+            self.screen_stack[0].set_class(name == area, f"-on-{name}")
+        self.query_one(TabBar).take(area)
+        self.query_one(HintBar).area(area)
+
+    def _go(self, area: Area) -> None:
+        self._mark(area)
+        targets = {"rollouts": RolloutList, "trajectory": Transcript, "queue": Queue}
+        if area == "files":
+            self.call_after_refresh(self._show_files)
+        elif area == "terminals":
+            self.query_one(Terminals).take_focus()
+        else:
+            self.query_one(targets.get(area, Composer)).focus()
+
+    async def _show_files(self) -> None:
+        files = self.query_one(Files)
+        await files.refresh_content(self.query_one(Transcript).cursor)
+        files.take_focus()
+
+    def action_area(self, area: Area) -> None:
+        """Go to an area."""
+        self._go(area)
+
+    def action_next_area(self, by: int) -> None:
+        """The area after this one, or before."""
+        self._go(AREAS[(AREAS.index(self._area) + by) % len(AREAS)])
+
+    async def on_rollout_list_chosen(self, message: RolloutList.Chosen) -> None:
+        """Open a rollout and go to its steps."""
+        try:
+            await self.open_rollout(message.rollout)
+        except HoustonError as problem:
+            self.tell(problem)
+        self._go("trajectory")
+
+    async def on_files_chosen(self, message: Files.Chosen) -> None:
+        """From a change or a search to its step."""
+        await self.query_one(Transcript).go_to(message.step)
+        self._go("trajectory")
+
+    async def action_help(self) -> None:
+        """Every key."""
+        await self.push_screen(Help())
+
+    # --- guidance and steering ---------------------------------------------------------------
+
+    def on_composer_leave(self) -> None:
+        """Back to the steps."""
+        self._go("trajectory")
+
+    def on_composer_lost(self, message: Composer.Lost) -> None:
+        """The disk of the state folder is full, or the like."""
+        self._tell(f"The draft is only on this screen: {message.problem}", False)
+
+    def on_send(self, message: Send) -> None:
+        """Send what is in the composer; interrupting asks first."""
+        if message.mode != "interrupt" or message.draft.edits:
+            self._later(self._send(message))
+            return
+        question = "Interrupt what the agent is doing now, and say this?"
+        self.push_screen(
+            Confirm(question, message.draft.text),
+            lambda yes: self._later(self._send(message)) if yes else None,
+        )
+
+    async def _send(self, message: Send) -> None:
+        draft = message.draft
+        try:
+            if draft.edits:
+                self._tell(await guiding.edit(self.link, draft), True)
+                self.query_one(Composer).clear_draft()
+                return
+            sending = self.link.guide(draft.rollout, draft.text, message.mode)
+            self.query_one(Composer).clear_draft()
+            await sending
+        except OSError as problem:
+            self.query_one(Composer).put(draft)
+            self._tell(f"Nothing was sent, the message cannot be stored: {problem}", False)
+        if self.link.state != "live":
+            self._tell("Kept as unsent: it is sent as soon as the daemon is there.", False)
+
+    def on_queue_asked(self, message: Queue.Asked) -> None:
+        """Withdraw, edit, or go to where it was heard."""
+        entry = message.entry
+        if message.what == "go":
+            if entry.step is not None:
+                self._later(self.query_one(Transcript).go_to(entry.step, open=True))
+        elif entry.state in ("unsent", "refused"):
+            self._take_back(entry, message.what)
+        elif entry.state != "queued":
+            self._tell(f"It is {entry.state} already; only queued guidance can change.", False)
+        elif message.what == "withdraw":
+            self._later(self._ask(guiding.withdraw(self.link, entry)))
+        else:
+            self._edit(Draft(self.state.selected, entry.text, entry.id, entry.revision))
+
+    def _take_back(self, entry: Entry, what: str) -> None:
+        """A message that the daemon does not have: drop it, or have it in the composer again."""
+        if what == "withdraw" or self._edit(Draft(self.state.selected, entry.text)):
+            self.outbox.done(entry.id)
+            self._later(self.refresh_queue())
+
+    def _edit(self, draft: Draft) -> bool:
+        """Have a message in the composer, unless something stands there that would be lost."""
+        composer = self.query_one(Composer)
+        if composer.text.strip() and composer.draft.edits != draft.edits:
+            self._tell("There is a draft in the composer: send it or clear it first.", False)
+            return False
+        composer.put(draft)
+        composer.keep(draft.text)
+        self._go("composer")
+        return True
+
+    def action_steer(self, action: Action) -> None:
+        """Pause, resume or cancel the rollout that is open."""
+        rollout = self.state.selected
+        if not rollout:
+            return
+        if action != "cancel":
+            self._later(self._ask(guiding.steer(self.link, rollout, action)))
+            return
+        self.push_screen(
+            Confirm(f"End rollout {rollout} for good? It cannot be resumed."),
+            lambda yes: (
+                self._later(self._ask(guiding.steer(self.link, rollout, action))) if yes else None
+            ),
+        )
+
+    async def _ask(self, asking: Any) -> None:
+        self._tell(await asking, True)
+
+    def _later(self, work: Any) -> None:
+        """Do something that waits for the daemon, and say what went wrong."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except HoustonError as problem:
+                self.tell(problem)
+            self.pump.wake()
+
+        self.run_worker(guarded(), group="asking")
+
+
+def _area_of(widget: Any) -> Area | None:
+    """The area that a widget belongs to."""
+    for node in widget.ancestors_with_self:
+        if isinstance(node, Composer):
+            return "composer"
+        if isinstance(node, Queue):
+            return "queue"
+        if node.id in AREAS:
+            found: Area = node.id
+            return found
+    return None

@@ -1,0 +1,57 @@
+"""`houston console [R]`: the annotators' screen; `--picture` writes what it shows as an SVG."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
+
+SIZE = "160x50"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which rollout, or a picture."""
+    parser.add_argument("rollout", nargs="?", default="", metavar="R", help="rollout to open")
+    parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
+    parser.add_argument("--size", default=SIZE, help=f"of the picture, default {SIZE}")
+
+
+def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
+    """Show the console until somebody leaves."""
+    rollout = _resolve(parsed.rollout, loaded)
+    if parsed.picture:
+        from houston_console.app.picture import draw
+
+        width, height = _size(parsed.size)
+        path = Path(parsed.picture)
+        asyncio.run(draw(loaded, rollout, path, width, height))
+        out.note(f"wrote {path}")
+        return int(ExitCode.DONE)
+    from houston_console.app.app import HoustonConsole
+
+    app = HoustonConsole(loaded, rollout)
+    app.run()
+    return app.return_code or int(ExitCode.DONE)
+
+
+def _resolve(name: str, loaded: Loaded) -> str:
+    if not name:
+        return ""
+    with Reader(loaded.home) as reader:
+        return reader.run(rollouts.resolve(name))
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    if not (width.isdigit() and height.isdigit()) or int(width) < 40 or int(height) < 12:
+        raise HoustonError(
+            f"{text!r} is no size of a screen.",
+            "No picture was made.",
+            f"--size {SIZE} (columns x lines, at least 40x12)",
+            ExitCode.USAGE,
+        )
+    return int(width), int(height)

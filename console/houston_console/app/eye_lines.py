@@ -1,0 +1,112 @@
+"""The eye's three texts as lines: messages, the rendered prompt, token ids. Pure."""
+
+from houston_console.app.lines import Line, Span, Tone, block, fit, line, span, wrap
+from houston_shared import real_user
+from houston_shared.records import Message
+from houston_shared.safe_text import SafeText
+from houston_shared.store.context import ContextView
+
+IDS_IN_LINE = 12
+_ROLES: dict[str, Tone] = {
+    "system": "dim",
+    "user": "key",
+    "assistant": "title",
+    "tool": "success",
+}
+
+
+def facts(view: ContextView, step: int) -> list[Line]:
+    """How the request came about: drift, parent, counts."""
+    sample = view.sample
+    parent = view.parent
+    came = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
+    ids = f"{len(view.token_ids):,}" if view.token_ids is not None else "none"
+    cached = "–" if sample.cached_tokens is None else f"{sample.cached_tokens:,}"
+    prompt = "–" if sample.prompt_tokens is None else f"{sample.prompt_tokens:,}"
+    sampled = "–" if sample.sampled_ids is None else f"{sample.sampled_ids:,}"
+    tone: Tone = "success" if view.drift == "clean" else "warning"
+    found = [
+        line(
+            span(f" step {step}  ", "number"),
+            span(view.drift, tone),
+            span(f"  {came}, keeps {sample.kept:,} of its ids", "dim"),
+        ),
+        line(
+            span(" prompt ", "key"),
+            span(f"{prompt} tokens"),
+            span("  cached ", "key"),
+            span(cached),
+            span("  ids ", "key"),
+            span(ids),
+            span("  sampled ", "key"),
+            span(f"{sampled}  {sample.finish_reason}"),
+            span("  messages ", "key"),
+            span(str(len(view.messages))),
+        ),
+    ]
+    return [*found, line(span(f" {view.note}", "warning"))] if view.note else found
+
+
+def messages(view: ContextView, width: int) -> list[Line]:
+    """The messages, each under its role."""
+    found: list[Line] = []
+    for number, one in enumerate(view.messages, 1):
+        found += [*_message(number, one, width), ()]
+    return found
+
+
+def _message(number: int, one: Message, width: int) -> list[Line]:
+    size = f"  {len(one.content):,} characters" if one.content else ""
+    tone = _ROLES[one.role]
+    answers = f" to call {one.call_id}" if one.call_id else ""
+    note = span(answers + size, "faint")
+    found = [line(span(f"{number:>4} ", "number"), span(one.role, tone), note)]
+    bar = Span(SafeText("   │ "), tone)
+    if one.role == "system":  # it explains the tag, so nothing in it is guidance
+        found += block(one.content, width, "text", bar)
+    elif one.content:
+        found += prose(one.content, width, bar)
+    for call in one.calls:
+        text = f"{call.name} {call.arguments}"
+        found += [line(span("   → ", "tool"), Span(part, "tool")) for part in wrap(text, width - 5)]
+    return found
+
+
+def prose(text: str, width: int, edge: Span | None = None) -> list[Line]:
+    """Text with what stands inside live guidance tags told apart."""
+    found: list[Line] = []
+    bar = (edge,) if edge else ()
+    rest, inside = text, False
+    while rest:
+        tag = real_user.CLOSE if inside else real_user.OPEN
+        at = rest.find(tag)
+        if at < 0:
+            part, rest = rest, ""
+        elif inside:
+            part, rest = rest[: at + len(tag)], rest[at + len(tag) :].removeprefix("\n")
+        else:
+            part, rest = rest[:at].removesuffix("\n"), rest[at:]
+        tone: Tone = "guidance_text" if inside else "text"
+        if part:
+            found += [(*bar, Span(one, tone)) for one in wrap(part, width - 5)]
+        inside = not inside
+    return found
+
+
+def token_ids(view: ContextView, width: int) -> list[Line]:
+    """The ids, those that the parent's prompt and sample did not have in full colour."""
+    if view.token_ids is None:
+        return [line(span(" " + (view.note or "There are no token ids."), "warning"))]
+    per_line = max(4, min(IDS_IN_LINE, (width - 10) // 8))
+    found: list[Line] = []
+    for start in range(0, len(view.token_ids), per_line):
+        chunk = view.token_ids[start : start + per_line]
+        old = max(0, min(len(chunk), view.sample.kept - start))
+        found.append(
+            line(
+                Span(fit(f"{start:>8}", 10), "number"),
+                span("".join(f"{one:>7} " for one in chunk[:old]), "faint"),
+                span("".join(f"{one:>7} " for one in chunk[old:]), "text"),
+            )
+        )
+    return found

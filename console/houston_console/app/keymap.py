@@ -1,0 +1,132 @@
+"""Every key of the console, once: bindings, the line of hints and the help page come from here.
+
+Keys are safe inside tmux and over SSH: no ctrl+enter, function keys only as a second way.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.binding import Binding, BindingType
+
+Area = Literal[
+    "app",
+    "trajectory",
+    "find",
+    "rollouts",
+    "terminals",
+    "files",
+    "queue",
+    "composer",
+    "lines",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One thing that can be done in one area."""
+
+    area: Area
+    keys: str
+    """Comma separated, in Textual's names."""
+    action: str
+    shown: str
+    """How the keys are written for people."""
+    does: str
+    hint: str = ""
+    """Word or two for the line of hints; empty when it is not there."""
+    priority: bool = False
+    """Taken before the focused widget sees it."""
+
+
+KEYS = (
+    Key("app", "1", "area('rollouts')", "1", "go to the rollouts"),
+    Key("app", "2", "area('trajectory')", "2", "go to the trajectory"),
+    Key("app", "3", "area('terminals')", "3", "go to the terminals"),
+    Key("app", "4", "area('files')", "4", "go to files and searches"),
+    Key("app", "5,i", "area('composer')", "5 i", "say something to the agent", "guide"),
+    Key("app", "6", "area('queue')", "6", "go to the guidance of this rollout"),
+    Key("app", "tab", "next_area(1)", "tab", "next area", "area", True),
+    Key("app", "shift+tab", "next_area(-1)", "shift+tab", "area before", "", True),
+    Key("app", "p", "steer('pause')", "p", "pause this rollout", "pause"),
+    Key("app", "r", "steer('resume')", "r", "resume this rollout", "resume"),
+    Key("app", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
+    Key("app", "question_mark,f1", "help", "? F1", "every key", "help"),
+    Key("app", "q", "quit", "q", "leave; daemon and agents go on", "quit"),
+    Key("app", "ctrl+q", "quit", "ctrl+q", "leave, from anywhere", "", True),
+    Key("trajectory", "j,down", "down", "j ↓", "next step; through an unfolded one line by line"),
+    Key("trajectory", "k,up", "up", "k ↑", "step before"),
+    Key("trajectory", "enter,space", "fold", "enter", "unfold or fold a step", "unfold"),
+    Key("trajectory", "z", "fold_all", "z", "unfold or fold all"),
+    Key("find", "v", "eye", "v", "the eye: exactly what the model was given", "eye"),
+    Key("find", "slash", "search", "/", "search this rollout", "search"),
+    Key("find", "n", "hit(1)", "n", "next hit"),
+    Key("find", "N", "hit(-1)", "N", "hit before"),
+    Key("find", "colon", "go_to", ":", "go to a step by number", "step"),
+    Key("find", "e", "flagged('errors', True)", "e", "next error", "error"),
+    Key("find", "E", "flagged('errors', False)", "E", "error before"),
+    Key("find", "u", "flagged('guided', True)", "u", "next guidance", "guidance"),
+    Key("find", "U", "flagged('guided', False)", "U", "guidance before"),
+    Key("trajectory", "f,end", "follow", "f end", "go to the newest step and follow", "follow"),
+    Key("trajectory", "G", "follow", "G", "the same"),
+    Key("trajectory", "g,home", "top", "g home", "go to the start"),
+    Key("trajectory", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
+    Key("trajectory", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
+    Key("find", "escape", "clear", "esc", "end the search"),
+    Key("rollouts", "enter,space", "choose", "enter", "open a rollout", "open"),
+    Key("files", "enter", "choose", "enter", "from a file to its changes, from there to the step",
+        "open"),
+    Key("files", "right,l", "view(1)", "→ l", "step, files, searches: next view", "view"),
+    Key("files", "left,h", "view(-1)", "← h", "view before"),
+    Key("files", "escape", "back", "esc", "back to the list"),
+    Key("terminals", "right,l", "terminal(1)", "→ l", "next terminal", "terminal"),
+    Key("terminals", "left,h", "terminal(-1)", "← h", "terminal before"),
+    Key("queue", "d", "withdraw", "d", "withdraw guidance that is queued", "withdraw"),
+    Key("queue", "E", "edit", "E", "edit guidance that is queued", "edit"),
+    Key("queue", "enter", "choose", "enter", "go to the step that heard it", "step"),
+    Key("lines", "j,down", "down", "j ↓", "line down"),
+    Key("lines", "k,up", "up", "k ↑", "line up"),
+    Key("lines", "g,home", "first", "g home", "first line"),
+    Key("lines", "G,end", "last", "G end", "last line"),
+    Key("lines", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
+    Key("lines", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
+    Key("composer", "enter,ctrl+s", "send('next')", "enter", "send: joins the next observation",
+        "send", True),
+    Key("composer", "ctrl+j,shift+enter,alt+enter", "newline", "ctrl+j", "a new line", "new line",
+        True),
+    Key("composer", "ctrl+w", "send('wake')", "ctrl+w", "send and cut a sleep or wait short",
+        "wake", True),
+    Key("composer", "ctrl+x", "send('interrupt')", "ctrl+x", "send and interrupt (asks first)",
+        "interrupt", True),
+    Key("composer", "escape", "leave", "esc", "back to the trajectory; the draft stays", "back"),
+)  # fmt: skip
+
+
+def bindings(area: Area) -> list[BindingType]:
+    """Textual bindings of one area."""
+    return [
+        Binding(key, one.action, one.does, show=False, priority=one.priority)
+        for one in KEYS
+        if one.area == area
+        for key in one.keys.split(",")
+    ]
+
+
+def hints(area: Area) -> list[tuple[str, str]]:
+    """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
+    everywhere = [] if area == "composer" else [one for one in KEYS if one.area == "app"]
+    here = (area, "find") if area == "trajectory" else (area,)
+    shown = [one for one in KEYS if one.area in here] + everywhere
+    return [(one.shown.split()[0], one.hint) for one in shown if one.hint]
+
+
+TITLES: tuple[tuple[Area, str], ...] = (
+    ("app", "Everywhere but in the composer"),
+    ("trajectory", "Trajectory"),
+    ("find", "Finding in the trajectory"),
+    ("rollouts", "Rollouts"),
+    ("terminals", "Terminals"),
+    ("files", "Files and searches"),
+    ("queue", "Guidance"),
+    ("composer", "Composer"),
+    ("lines", "Lists and texts"),
+)

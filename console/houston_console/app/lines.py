@@ -1,0 +1,137 @@
+"""Lines of text as everything on the screen is made of: safe text in spans, each with a tone.
+
+A tone is a word for what a piece of text is (an error, a number, guidance); `palette` turns it into
+colours. Wrapping is done here, by cells, so that a line's height is known before it is drawn.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+from houston_shared.safe_text import SafeText, safe, safe_line
+
+Tone = Literal[
+    "text",
+    "strong",
+    "dim",
+    "faint",
+    "title",
+    "key",
+    "number",
+    "tool",
+    "error",
+    "warning",
+    "success",
+    "guidance",
+    "guidance_text",
+    "score",
+    "fork",
+    "added",
+    "removed",
+    "hunk",
+]
+TAB = 4
+"""Columns between tab stops in everything that is shown."""
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: SafeText
+    tone: Tone = "text"
+
+
+Line = tuple[Span, ...]
+"""One line of the screen, at most as wide as it was wrapped for."""
+
+
+def span(text: str, tone: Tone = "text") -> Span:
+    """Any text as a span of one line."""
+    return Span(safe_line(text), tone)
+
+
+def line(*parts: Span | str) -> Line:
+    """A line of spans; plain strings take the tone `text`."""
+    return tuple(part if isinstance(part, Span) else span(part) for part in parts)
+
+
+def width_of(parts: Iterable[Span]) -> int:
+    """Cells that a line takes."""
+    return sum(cell_len(part.text) for part in parts)
+
+
+def plain(parts: Iterable[Span]) -> str:
+    """A line's text without tones."""
+    return "".join(part.text for part in parts)
+
+
+def fit(text: str, width: int) -> SafeText:
+    """`text` on one line in exactly `width` cells: cut with `…`, or filled with spaces."""
+    clean = safe_line(text)
+    if width <= 0:
+        return SafeText("")
+    if cell_len(clean) <= width:
+        return SafeText(set_cell_size(clean, width))
+    return SafeText(set_cell_size(set_cell_size(clean, width - 1) + "…", width))
+
+
+def spread(left: Line, right: Line, width: int) -> Line:
+    """`left` and `right` at the two ends of a line of `width` cells; `left` gives way."""
+    room = width - width_of(right)
+    kept: list[Span] = []
+    for part in left:
+        cells = cell_len(part.text)
+        if cells > room:
+            kept.append(Span(fit(part.text, room), part.tone))
+            room = 0
+            break
+        kept.append(part)
+        room -= cells
+    return (*kept, Span(SafeText(" " * max(0, room))), *right)
+
+
+def wrap(text: str, width: int) -> list[SafeText]:
+    """`text` in lines of at most `width` cells, broken at spaces where there are any."""
+    width = max(4, width)
+    lines: list[SafeText] = []
+    for logical in safe(text).expandtabs(TAB).split("\n"):
+        if logical.isascii() and len(logical) <= width:
+            lines.append(SafeText(logical))
+        else:
+            lines.extend(_wrap_line(logical, width))
+    return lines
+
+
+def _wrap_line(text: str, width: int) -> Iterable[SafeText]:
+    start = 0
+    while True:
+        # A character takes at most two cells, and combining ones none: a window is enough.
+        window = text[start : start + width * 4]
+        cut = _cut(window, width)
+        if start + cut >= len(text):
+            yield SafeText(text[start:])
+            return
+        space = window.rfind(" ", 0, cut + 1)
+        if space > width // 3:
+            yield SafeText(window[:space])
+            start += space + 1
+        else:
+            yield SafeText(window[:cut])
+            start += cut
+
+
+def _cut(window: str, width: int) -> int:
+    """How many characters of `window` fit into `width` cells; at least one."""
+    if window.isascii():
+        return min(len(window), width)
+    if cell_len(window) <= width:
+        return len(window)
+    return max(1, len(chop_cells(window, width)[0]))
+
+
+def block(text: str, width: int, tone: Tone = "text", bar: Span | None = None) -> list[Line]:
+    """Wrapped text as lines, each behind `bar` when there is one."""
+    edge = (bar,) if bar else ()
+    room = width - width_of(edge)
+    return [(*edge, Span(part, tone)) for part in wrap(text, room)]

@@ -1,0 +1,37 @@
+"""Highlights what a search found, on top of a line that is drawn already."""
+
+from collections.abc import Sequence
+
+from rich.style import Style
+from textual.strip import Strip
+
+
+def mark(strip: Strip, text: str, needles: Sequence[str], style: Style) -> Strip:
+    """`strip`, which shows `text`, with every place of a needle in `style`; any case."""
+    low = text.lower()
+    if len(low) != len(text):  # a few letters change their length: places would be off
+        return strip
+    cuts = [strip.index_to_cell_position(at) for place in _places(low, needles) for at in place]
+    if not cuts:
+        return strip
+    parts = list(strip.divide([*cuts, strip.cell_length]))
+    for index in range(1, len(parts), 2):
+        parts[index] = Strip([segment._replace(style=style) for segment in parts[index]])
+    return Strip.join(parts)
+
+
+def _places(low: str, needles: Sequence[str]) -> list[tuple[int, int]]:
+    """Where needles begin and end, in order, without overlaps."""
+    found: list[tuple[int, int]] = []
+    for needle in filter(None, (one.lower() for one in needles)):
+        at = low.find(needle)
+        while at >= 0:
+            found.append((at, at + len(needle)))
+            at = low.find(needle, at + len(needle))
+    kept: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if not kept or start > kept[-1][1]:
+            kept.append((start, end))
+        elif end > kept[-1][1]:
+            kept[-1] = (kept[-1][0], end)
+    return kept

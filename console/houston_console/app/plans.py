@@ -1,0 +1,156 @@
+"""Reads that only the console makes: keys and small columns, in blocks, never a whole rollout.
+
+Each is a plan (`houston_shared.store.plan`): one short read transaction. Whole steps, contexts,
+guidance and searches are read through the shared queries.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from houston_console.app.records import FileRow, StepChange, StepRow
+from houston_shared.store import journal
+from houston_shared.store.plan import Ask, Plan, Row, columns, from_rows
+from houston_shared.store.queries import rollouts, world
+from houston_shared.store.queries.rollouts import Rollout
+
+THOUGHT = 240
+"""Characters of a thought that a folded line keeps: more than any screen shows."""
+FILES = 500
+"""Files listed at most; those changed last are kept."""
+DIFFS = 40
+"""Changes of one file whose diffs are read at once; the newest are kept."""
+
+
+class _Thought(msgspec.Struct, frozen=True):
+    thought: str = ""
+
+
+class Overview(NamedTuple):
+    """The rollouts that changed, guidance waiting for each, and the newest sequence."""
+
+    rollouts: list[Rollout]
+    waiting: dict[str, int]
+    seq: int
+
+
+def overview(since: int) -> Plan[Overview]:
+    """Rollouts changed after `since`, and all that have not ended (their activity has no event)."""
+    rows = yield Ask(
+        f"SELECT {columns(Rollout)} FROM rollouts"
+        " WHERE last_seq > ? OR state IN ('queued', 'running', 'paused')",
+        (since,),
+    )
+    waiting = yield Ask("SELECT rollout, count(*) FROM guidance WHERE state='queued' GROUP BY 1")
+    seq = yield Ask("SELECT coalesce(max(seq), 0) FROM events")
+    return Overview(from_rows(Rollout, rows), dict(waiting), seq[0][0])
+
+
+class Changes(NamedTuple):
+    """What is new in one rollout."""
+
+    touched: list[int]
+    """Steps that have new events, in order."""
+    steps: int
+    """The newest step, open or closed."""
+    seq: int
+
+
+def changes(rollout: str, since: int) -> Plan[Changes]:
+    """Steps of `rollout` with events after `since`; for 0 only how many steps there are."""
+    steps = yield Ask("SELECT coalesce(max(step), 0) FROM steps WHERE rollout = ?", (rollout,))
+    newest = yield Ask("SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,))
+    touched: list[Row] = []
+    if since:
+        touched = yield Ask(
+            "SELECT DISTINCT step FROM events"
+            " WHERE rollout = ? AND seq > ? AND step > 0 ORDER BY 1",
+            (rollout, since),
+        )
+    return Changes([row[0] for row in touched], steps[0][0], newest[0][0])
+
+
+_STEP_ROWS = """
+SELECT s.step, s.attempt, s.tools, s.calls, s.errors, s.guided, s.attention, s.score, s.drift,
+       s.last_seq, s.observation_seq IS NULL,
+       EXISTS (SELECT 1 FROM forks f WHERE f.rollout = s.rollout AND f.step = s.step),
+       coalesce(f.files, 0), coalesce(f.added, 0), coalesce(f.removed, 0), s.sample_seq
+FROM steps s LEFT JOIN (
+    SELECT step, attempt, count(*) AS files, sum(added) AS added, sum(removed) AS removed
+    FROM file_changes WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3 GROUP BY step, attempt
+) f ON f.step = s.step AND f.attempt = s.attempt
+WHERE s.rollout = ?1 AND s.step BETWEEN ?2 AND ?3 AND s.current = 1 ORDER BY s.step
+"""
+
+
+def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
+    """Folded lines of the steps `first` to `last`, in order; newest attempts only."""
+    rows = yield Ask(_STEP_ROWS, (rollout, first, last))
+    samples = yield from journal.by_seq([row[-1] for row in rows])
+    found: list[StepRow] = []
+    for row in rows:
+        thought = journal.ERASED
+        if row[-1] in samples:
+            sample = yield from journal.record(samples[row[-1]], _Thought, _Thought(journal.ERASED))
+            thought = sample.thought.strip()[:THOUGHT]
+        found.append(StepRow._make((*row[:-1], thought)))
+    return found
+
+
+def files(rollout: str) -> Plan[list[FileRow]]:
+    """Files that steps of `rollout` changed, the newest change first."""
+    rows = yield Ask(
+        "SELECT path, count(*), sum(added), sum(removed), max(step), kind FROM file_changes"
+        " WHERE rollout = ? GROUP BY path ORDER BY max(step) DESC, path LIMIT ?",
+        (rollout, FILES),
+    )
+    return from_rows(FileRow, rows)
+
+
+def diffs(rollout: str, *, path: str = "", step: int | None = None) -> Plan[list[StepChange]]:
+    """Changes with their diffs: of one file (newest first), or of one step."""
+    changed = yield from world.files(rollout, path, step)
+    found: list[StepChange] = []
+    for one in changed[::-1][:DIFFS] if path else changed[:DIFFS]:
+        found.append(StepChange(one.step, (yield from world.diff(one))))
+    return found
+
+
+def neighbour(rollout: str, step: int, column: str, forward: bool) -> Plan[int | None]:
+    """The nearest step after (or before) `step` with a non-zero `column`: errors or guided."""
+    if column not in ("errors", "guided"):
+        raise ValueError(column)
+    side, order = (">", "ASC") if forward else ("<", "DESC")
+    rows = yield Ask(
+        f"SELECT step FROM steps WHERE rollout = ? AND step {side} ? AND current = 1"
+        f" AND {column} > 0 ORDER BY step {order} LIMIT 1",
+        (rollout, step),
+    )
+    return rows[0][0] if rows else None
+
+
+class _Task(msgspec.Struct, frozen=True):
+    instructions: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    task: _Task = _Task(journal.ERASED)
+    host_root: str = ""
+
+
+class Opening(NamedTuple):
+    """The start of a rollout: what its task asks, and where its host keeps what it owns."""
+
+    instructions: str
+    system: str
+    """Empty before the first prompt."""
+    host_root: str
+
+
+def opening(rollout: str) -> Plan[Opening]:
+    """Row 0 of a trajectory."""
+    one = yield from rollouts.rollout(rollout)
+    event = (yield from journal.by_seq([one.spec_seq]))[one.spec_seq]
+    spec = yield from journal.record(event, _Spec, _Spec())
+    head = yield from rollouts.head(one)
+    return Opening(spec.task.instructions, head.system if head else "", spec.host_root)

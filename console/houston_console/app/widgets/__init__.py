@@ -1,0 +1,1 @@
+"""What is on the screen. Widgets show state and lines made elsewhere; they read no database."""

@@ -1,0 +1,132 @@
+"""The selector: every rollout under its task, and what is known of the one under the cursor."""
+
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from houston_console.app.keymap import bindings
+from houston_console.app.lines import Line, span
+from houston_console.app.listing import rollout_facts, rollout_line
+from houston_console.app.state import ConsoleState, Listed
+from houston_console.app.widgets.frame import title
+from houston_console.app.widgets.line_view import LineView
+
+FACTS = 9
+"""Lines under the list."""
+
+
+class RolloutList(LineView):
+    """Tasks and their rollouts; the cursor stands on rollouts only."""
+
+    BINDINGS = bindings("rollouts")
+
+    class Chosen(Message):
+        """Open a rollout."""
+
+        def __init__(self, rollout: str) -> None:
+            super().__init__()
+            self.rollout = rollout
+
+    class Moved(Message):
+        """The cursor is on another rollout."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.listed: list[Listed] = []
+        self.chosen = ""
+        self.empty = (span(" no rollouts yet", "dim"),)
+
+    def line_count(self) -> int:
+        """Tasks and rollouts."""
+        return len(self.listed)
+
+    def line_at(self, number: int) -> Line:
+        """A task or a rollout."""
+        return rollout_line(self.listed[number], self.room, self.chosen)
+
+    def selectable(self, number: int) -> bool:
+        """Rollouts are, tasks are not."""
+        return self.listed[number].rollout is not None
+
+    def moved(self) -> None:
+        """Tell what is under the cursor now."""
+        self.post_message(self.Moved())
+
+    @property
+    def under_cursor(self) -> Listed | None:
+        """The line with the cursor."""
+        return self.listed[self.cursor] if self.cursor < len(self.listed) else None
+
+    def take(self, listed: list[Listed], chosen: str) -> None:
+        """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
+        under = self.under_cursor
+        keep = under.rollout.id if under and under.rollout else ""
+        wanted = chosen if chosen != self.chosen or not keep else keep
+        self.listed, self.chosen = listed, chosen
+        ids = [one.rollout.id if one.rollout else "" for one in listed]
+        self.show()
+        if wanted in ids:
+            self.put_cursor(ids.index(wanted))
+
+    def action_choose(self) -> None:
+        """Open the rollout under the cursor."""
+        under = self.under_cursor
+        if under is not None and under.rollout is not None:
+            self.post_message(self.Chosen(under.rollout.id))
+
+    def on_click(self, event: Any) -> None:
+        """A click opens."""
+        super().on_click(event)
+        self.action_choose()
+
+
+class Facts(LineView, can_focus=False):
+    """A few fixed lines."""
+
+    has_cursor = False
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.lines: list[Line] = []
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self.lines)
+
+    def line_at(self, number: int) -> Line:
+        """One of them."""
+        return self.lines[number]
+
+    def put(self, lines: list[Line]) -> None:
+        """Show other lines."""
+        if lines != self.lines:
+            self.lines = lines
+            self.show()
+
+
+class Selector(Vertical):
+    """The area on the left."""
+
+    def compose(self) -> ComposeResult:
+        """The list above, facts below."""
+        yield RolloutList(id="rollout-list")
+        yield Facts(id="facts")
+
+    def on_mount(self) -> None:
+        """Name the area."""
+        title(self, "1 Rollouts")
+
+    def take(self, state: ConsoleState) -> None:
+        """Show the rollouts that there are."""
+        self.query_one(RolloutList).take(state.listed(), state.selected)
+        self.on_rollout_list_moved()
+
+    def on_rollout_list_moved(self) -> None:
+        """Facts follow the cursor."""
+        under, facts = self.query_one(RolloutList).under_cursor, self.query_one(Facts)
+        if under is None or under.rollout is None:
+            facts.put([])
+        else:
+            facts.put(rollout_facts(under.rollout, under.attention.reasons, facts.room))

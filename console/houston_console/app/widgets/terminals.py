@@ -1,0 +1,143 @@
+"""Terminals of the rollout: the end of one terminal's output, as it grows.
+
+Read-only: no key reaches a terminal from here. Looked at only while it is on the screen, at most
+five times a second, and drawn only when the output grew.
+"""
+
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from houston_console.app import terminal_files
+from houston_console.app.keymap import bindings
+from houston_console.app.lines import Line, block, line, span
+from houston_console.app.source import RolloutSource
+from houston_console.app.terminal_files import Tail
+from houston_console.app.widgets.frame import subtitle, title
+from houston_console.app.widgets.line_view import LineView
+
+LOOK_SECONDS = 0.2
+NAMES = 40
+"""Cells of the title that names take before they are left out."""
+
+
+class TerminalText(LineView):
+    """The output, its end visible until somebody scrolls up."""
+
+    has_cursor = False
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._lines: list[Line] = []
+
+    def line_count(self) -> int:
+        """Lines of the end that was read."""
+        return len(self._lines)
+
+    def line_at(self, number: int) -> Line:
+        """One of them; longer than the width is cut."""
+        return self._lines[number]
+
+    def take(self, lines: list[Line]) -> None:
+        """Show other output; stays at the end when it was there."""
+        at_end = round(self.scroll_y) >= round(self.max_scroll_y)
+        self._lines = lines
+        self.show()
+        if at_end:
+            self.jump(len(lines))
+
+
+class Terminals(Vertical):
+    """The area at the lower right."""
+
+    BINDINGS = bindings("terminals")
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.source: RolloutSource | None = None
+        self.host_root = ""
+        self.names: list[tuple[str, str]] = []
+        self.chosen = 0
+        self._mark = -1
+        self._looking = False
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield TerminalText(id="terminal-text")
+
+    def on_mount(self) -> None:
+        """Look regularly; `look` does nothing while nobody can see it."""
+        self._dress(Tail([], ""))
+        self.set_interval(LOOK_SECONDS, self.look)
+
+    async def open(self, source: RolloutSource, host_root: str) -> None:
+        """Show another rollout."""
+        self.source, self.host_root = source, host_root
+        self.names, self.chosen, self._mark = [], 0, -1
+        self._take(Tail([], ""))
+        await self.refresh_names()
+
+    async def refresh_names(self) -> None:
+        """Terminals that steps used, and those that have a log here already."""
+        source = self.source
+        if source is None:
+            return
+        stored = [(one.host, one.name) for one in await source.terminals()]
+        here = [("local", name) for name in terminal_files.known(self.host_root, source.rollout)]
+        names = sorted(set(stored) | set(here))
+        if source is self.source and names != self.names:
+            chosen = self.names[self.chosen] if self.names else None
+            self.names = names
+            self.chosen = names.index(chosen) if chosen in names else 0
+            self._mark = -1
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the chosen terminal's end, when somebody can see it and it grew."""
+        source = self.source
+        if source is None or self._looking or not self.names or self.size.width == 0:
+            return
+        self._looking = True
+        host, name = self.names[self.chosen]
+        try:
+            found = await terminal_files.tail(
+                self.host_root, source.rollout, host, name, self._mark
+            )
+        finally:
+            self._looking = False
+        still = self.names and self.names[self.chosen] == (host, name)
+        if found is not None and source is self.source and still:
+            self._take(found)
+
+    def _take(self, tail: Tail) -> None:
+        self._mark = tail.mark
+        text = self.query_one(TerminalText)
+        lines = block(tail.reason, text.room, "warning") if tail.reason else tail.lines
+        if lines != text._lines or not lines:
+            text.take(lines)
+        self._dress(tail)
+
+    def _dress(self, tail: Tail) -> None:
+        shown = [
+            f"‹{name}›" if index == self.chosen else name
+            for index, (_, name) in enumerate(self.names)
+        ]
+        while len(shown) > 2 and sum(map(len, shown)) > NAMES:
+            shown.pop(0 if self.chosen > len(self.names) // 2 else -1)
+        title(self, "  ".join(["3 Terminals", *shown]))
+        host = self.names[self.chosen][0] if self.names else ""
+        subtitle(self, line(f"{host} · {tail.origin}" if tail.origin else ""))
+        self.query_one(TerminalText).empty = line(
+            span(" no output" if self.names else " no terminal was used yet", "dim")
+        )
+
+    async def action_terminal(self, by: int) -> None:
+        """Another terminal."""
+        if self.names:
+            self.chosen, self._mark = (self.chosen + by) % len(self.names), -1
+            await self.look()
+
+    def take_focus(self) -> None:
+        """Focus the text."""
+        self.query_one(TerminalText).focus()

@@ -1,0 +1,206 @@
+"""The area in the centre: the transcript and the ways through it: search, numbers, flags, eye."""
+
+import asyncio
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from houston_console.app.keymap import bindings
+from houston_console.app.listing import short
+from houston_console.app.searching import Search
+from houston_console.app.source import RolloutSource
+from houston_console.app.widgets.dialogs import Prompt
+from houston_console.app.widgets.eye import Eye
+from houston_console.app.widgets.frame import subtitle, title
+from houston_console.app.widgets.transcript import Transcript
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store import context
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.queries.rollouts import Rollout
+
+FLAGS = {"errors": "error", "guided": "guidance"}
+
+
+class Told(Message):
+    """Something to say to the person at the screen."""
+
+    def __init__(self, text: str, good: bool = False) -> None:
+        super().__init__()
+        self.text = text
+        self.good = good
+
+
+class TrajectoryArea(Vertical):
+    """One rollout's steps and the ways through them."""
+
+    BINDINGS = bindings("find")
+
+    class Hits(Message):
+        """A search has found more; from its thread."""
+
+        def __init__(self, search: Search, steps: list[int], done: bool) -> None:
+            super().__init__()
+            self.search = search
+            self.steps = steps
+            self.done = done
+
+    def __init__(self, home: Home, reader: AsyncReader, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._home = home
+        self._reader = reader
+        self.source: RolloutSource | None = None
+        self.search: Search | None = None
+        self._searching = ""
+        self._jumped = False
+
+    def compose(self) -> ComposeResult:
+        """The transcript, and a line to type in that is hidden until it is asked for."""
+        yield Transcript(id="transcript")
+        yield Prompt(id="prompt", select_on_focus=False)
+
+    def on_mount(self) -> None:
+        """Nothing is open yet."""
+        title(self, "2 Trajectory")
+        self.transcript.empty = ()
+
+    def on_unmount(self) -> None:
+        """Let no search go on without a screen."""
+        if self.search is not None:
+            self.search.stop()
+
+    @property
+    def transcript(self) -> Transcript:
+        """The steps."""
+        return self.query_one(Transcript)
+
+    async def open(self, source: RolloutSource, steps: int) -> None:
+        """Show another rollout."""
+        self.end_search()
+        self.source = source
+        await self.transcript.open(source, steps)
+
+    def dress(self, rollout: Rollout | None) -> None:
+        """Say in the frame what is open and where the cursor is."""
+        if rollout is None:
+            return
+        now = f" · {rollout.activity}" if rollout.activity and rollout.state == "running" else ""
+        title(self, f"2 {rollout.task} · {short(rollout.id)} · {rollout.state}{now}")
+        position = self.transcript.position(self._searching)
+        subtitle(self, position)
+
+    # --- search ------------------------------------------------------------------------------
+
+    def action_search(self) -> None:
+        """Ask for words."""
+        self.query_one(Prompt).ask("/", 'words, "a phrase", begin*')
+
+    def action_go_to(self) -> None:
+        """Ask for a step's number."""
+        self.query_one(Prompt).ask(":", "step number")
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """What was asked for."""
+        prompt = self.query_one(Prompt)
+        kind, text = prompt.kind, event.value.strip()
+        prompt.action_leave()
+        if kind == "/":
+            self.start_search(text)
+        elif text.lstrip("+-").isdigit():
+            by = self.transcript.cursor if text[0] in "+-" else 0
+            await self.transcript.go_to(by + int(text))
+        elif text:
+            self.post_message(Told(f"{text!r} is no step number."))
+
+    def start_search(self, words: str) -> None:
+        """Find steps, in a thread; the first hits move the cursor."""
+        self.end_search()
+        if self.source is None or not words:
+            return
+        self.search = Search(
+            self._home,
+            self.source.rollout,
+            words,
+            self._found,
+            self._search_failed,
+        )
+        self._jumped, self._searching = False, "…"
+        self.transcript.mark([term.text for term in self.search.terms], words)
+        self.search.start()
+
+    def _found(self, search: Search, steps: list[int], done: bool) -> None:
+        """In the thread of the search; posting is safe there."""
+        self.post_message(self.Hits(search, steps, done))
+
+    def _search_failed(self, search: Search, problem: HoustonError) -> None:
+        self.post_message(Transcript.Failed(problem))
+
+    def end_search(self) -> None:
+        """Stop looking and show no hits."""
+        if self.search is not None:
+            self.search.stop()
+            self.search, self._searching = None, ""
+            self.transcript.mark([], "")
+
+    def action_clear(self) -> None:
+        """End the search."""
+        self.end_search()
+
+    async def on_trajectory_area_hits(self, message: Hits) -> None:
+        """More was found."""
+        if message.search is not self.search:
+            return
+        transcript = self.transcript
+        transcript.hits = message.steps
+        self._searching = "" if message.done else "…"
+        transcript.post_message(Transcript.Moved())
+        if message.steps and not self._jumped:
+            self._jumped = True
+            after = [step for step in message.steps if step >= transcript.cursor]
+            await self._show_hit(after[0] if after else message.steps[-1])
+        elif message.done and not message.steps:
+            self.post_message(Told(f"No step holds {message.search.query!r}."))
+
+    async def action_hit(self, by: int) -> None:
+        """The next hit or the one before, round the end."""
+        transcript = self.transcript
+        if not transcript.hits:
+            return
+        at = transcript.cursor
+        after = [hit for hit in transcript.hits if (hit > at if by > 0 else hit < at)]
+        rest = after or transcript.hits
+        await self._show_hit(rest[0] if by > 0 else rest[-1])
+
+    async def _show_hit(self, step: int) -> None:
+        transcript = self.transcript
+        await transcript.go_to(step, open=True)
+        transcript.reveal_match(step)
+
+    # --- flags and the eye -------------------------------------------------------------------
+
+    async def action_flagged(self, column: str, forward: bool) -> None:
+        """The nearest step with errors, or with guidance."""
+        if self.source is None:
+            return
+        step = await self.source.neighbour(self.transcript.cursor, column, forward)
+        if step is None:
+            side = "after" if forward else "before"
+            self.post_message(Told(f"No {FLAGS[column]} {side} step {self.transcript.cursor}."))
+        else:
+            await self.transcript.go_to(step)
+
+    async def action_eye(self) -> None:
+        """Exactly what the model was given at the step with the cursor."""
+        step = max(1, self.transcript.cursor)
+        if self.source is None:
+            return
+        try:
+            request = await self._reader.run(context.at(self.source.rollout, step))
+            view = await asyncio.to_thread(context.complete, request)
+        except HoustonError as problem:
+            self.post_message(Transcript.Failed(problem))
+        else:
+            await self.app.push_screen(Eye(view, step))

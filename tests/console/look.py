@@ -1,0 +1,138 @@
+"""Draw the console on a made-up home: `python -m tests.console.look OUT [WIDTHxHEIGHT] [keys…]`.
+
+A script for looking, not a test. Writes OUT.svg and OUT.png (cairosvg).
+"""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from houston_console.app.app import HoustonConsole
+from houston_console.app.widgets.transcript import Transcript
+from houston_shared.config import Configuration, Loaded
+from houston_shared.records import FileChange, TerminalSpan
+from tests.console.homes import HomeBuilder
+
+_DIFF = """--- a/count.py
++++ b/count.py
+@@ -3,7 +3,9 @@
+ from collections import Counter
+
+-words = open("corpus.txt").read().split()
++text = open("corpus.txt", encoding="utf-8").read().lower()
++words = re.findall(r"[a-z']+", text)
+ counts = Counter(words)
++counts.pop("'", None)
+ json.dump(counts.most_common(10), open("answer.json", "w"))
+"""
+_LOG = (
+    b"\x1b]7771;p;\x07/workspace $ python3 train.py --epochs 3\r\n"
+    b"loading corpus.txt \x1b[32mok\x1b[0m 84,213 words\r\n"
+    b"epoch 1/3  loss 2.4137  \x1b[2m12.1 s\x1b[0m\r\n"
+    b"epoch 2/3  loss 1.9021  \x1b[2m12.0 s\x1b[0m\r\n"
+    b"\x1b[33mwarning:\x1b[0m learning rate is above 1e-3\r\n"
+    b"epoch 3/3  [#########           ]  45 %\repoch 3/3  [##################  ]  92 %"
+)
+_THOUGHTS = (
+    "Let me look at what is in the workspace before I write anything.",
+    "The corpus has mixed case and punctuation, so splitting on spaces will miscount.",
+    "I will write count.py with a regular expression and a Counter.",
+    "Run it and look at the first lines of the answer.",
+    "The evaluator wants lower-case words only; I should normalise before counting.",
+)
+
+
+def build(path: Path) -> HomeBuilder:
+    """A home with a few tasks, one of them busy."""
+    builder = HomeBuilder(path / "home")
+    root = path / "host"
+    builder.rollout("r-7f3a", "count-words", host_root=str(root))
+    builder.rollout("r-81bc", "count-words", state="finished")
+    builder.rollout("r-90d2", "train-tokenizer", "Train a tokenizer.", state="paused")
+    builder.rollout("r-93e1", "train-tokenizer", "Train a tokenizer.", sandbox="none")
+    builder.rollout("r-a004", "speed-up-attention", "Make it faster.", state="failed")
+    builder.state("r-a004", "failed", "worker", "engine lost")
+    builder.state("r-90d2", "paused", "alice", "waits for data")
+    for other, steps, score in (("r-81bc", 41, 88.0), ("r-90d2", 118, 54.2), ("r-93e1", 12, None)):
+        for number in range(1, steps + 1):
+            builder.step(other, number, "Working.", success=number % 9 != 0,
+                         score=score if number == steps else None)  # fmt: skip
+    for number in range(1, 61):
+        _step(builder, "r-7f3a", number)
+    builder.guide("r-7f3a", "g3", "Back up what scored best before you try the next idea.")
+    builder.sample("r-7f3a", 61, "Training goes on; I will wait for it with sleep.",
+                   (("sleep", {"seconds": 600}),))  # fmt: skip
+    builder.activity("r-7f3a", "sleep")
+    folder = root / "rollouts" / "r-7f3a" / "terminals" / "main"
+    folder.mkdir(parents=True)
+    (folder / "log.0000000000000000").write_bytes(_LOG)
+    return builder
+
+
+def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
+    thought = _THOUGHTS[number % len(_THOUGHTS)]
+    if number == 23:
+        builder.guide(rollout, "g1", "Read evaluate.py before you submit again.")
+    if number == 58:
+        builder.guide(rollout, "g2", "The apostrophe counts as a letter here: keep “don't” as one "
+                      "word, and drop lone apostrophes.", "bob", "wake")  # fmt: skip
+    if number == 40:
+        builder.fork(rollout, 1, number, 20, "So far: counted words, scored 54.2.")
+    if number % 8 == 3:
+        change = FileChange(path="count.py", kind="changed", added=3, removed=1, diff=_DIFF)
+        call = ("edit_file", {"path": "count.py", "start": 5, "end": 5,
+                              "text": "text = open('corpus.txt').read().lower()"})  # fmt: skip
+        builder.step(rollout, number, thought, (call,), ("3 lines changed in count.py.",),
+                     files=(change,))  # fmt: skip
+    elif number % 8 == 5:
+        call = ("search_dir", {"query": "tokenize", "path": "."})
+        builder.step(rollout, number, thought, (call,), ("3 files hold it:\ncount.py: 2",))
+    elif number % 11 == 7:
+        builder.step(rollout, number, thought, (("run_command", {"command": "python3 cuont.py"}),),
+                     ("python3: can't open file 'cuont.py': No such file or directory",),
+                     success=False)  # fmt: skip
+    elif number % 20 == 10:
+        builder.step(rollout, number, thought, (("submit", {}),), ("overall_score 54.2",),
+                     score=40 + number / 3)  # fmt: skip
+    else:
+        builder.step(rollout, number, thought,
+                     (("run_command", {"command": "python3 count.py && head -3 answer.json"}),),
+                     ("[\n  [\"the\", 5120],\n  [\"and\", 3044],",),
+                     spans=(TerminalSpan(host="local", terminal="main", start=0, end=9),))  # fmt: skip
+
+
+async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str]) -> None:
+    """Draw it after some keys."""
+    with build(path) as builder:
+        app = HoustonConsole(
+            Loaded(Configuration(), builder.home, "defaults"), "r-7f3a", path / "s"
+        )
+        async with app.run_test(size=size) as pilot:
+            await app.catch_up()
+            await pilot.pause()
+            for key in keys:
+                await pilot.press(key)
+                await pilot.pause(0.1)
+            await app.query_one(Transcript).settle()
+            await pilot.pause(0.3)
+            svg = app.export_screenshot(title="houston console")
+    out.with_suffix(".svg").write_text(svg, encoding="utf-8")
+    import cairosvg
+
+    cairosvg.svg2png(bytestring=svg.replace("Fira Code", "DejaVu Sans Mono").encode(),
+                     write_to=str(out.with_suffix(".png")), output_width=1800)  # fmt: skip
+
+
+def main() -> None:
+    out, *rest = sys.argv[1:]
+    size = (160, 50)
+    if rest and "x" in rest[0] and rest[0][0].isdigit():
+        width, _, height = rest.pop(0).partition("x")
+        size = (int(width), int(height))
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(picture(Path(folder), Path(out), size, rest))
+
+
+if __name__ == "__main__":
+    main()
