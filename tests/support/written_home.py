@@ -1,34 +1,31 @@
-"""A home written event by event, for tests of readers: the schema and the chain are the real ones.
+"""A home written event by event, for tests of readers: journal and derived tables are the
+recorder's own, without its sockets, checks and guidance transaction."""
 
-What a recorder would derive is derived here the same way, and only as far as readers look at it.
-"""
-
-import hashlib
-import sqlite3
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import zstandard
-
+from houston_daemon.recorder import blobs
+from houston_daemon.recorder.connection import open_writer
+from houston_daemon.recorder.journal import Body, Journal, Key, body
 from houston_shared.home import Home
 from houston_shared.records import (
     Call,
-    Delivered,
     ForkBody,
     Head,
     Intent,
     ObservationBody,
+    Record,
     Result,
-    RolloutSpec,
     SampleBody,
     TaskRecord,
 )
-from houston_shared.store import chain, schema
-
-START = 1_790_000_000_000_000
-"""Time of the first event, microseconds; every event is a second later."""
-_encode = msgspec.msgpack.encode
+from houston_shared.store.bodies import (
+    Delivery,
+    GuidanceQueued,
+    StoredObservation,
+    StoredSample,
+    StoredSpec,
+)
 
 
 def sample(thought: str = "think", **fields: Any) -> SampleBody:
@@ -54,70 +51,54 @@ def result(call: Call, text: str, **fields: Any) -> Result:
     return Result(call=call, kind="command", success=True, text=text, **fields)
 
 
+def stored(kind: type[Any], record: Record, **more: Any) -> Any:
+    """A worker's record as the recorder stores it, with the active time."""
+    return kind(**{name: getattr(record, name) for name in record.__struct_fields__}, **more)
+
+
 class WrittenHome:
     """Writes a home's database; the connection stays open, like a recorder's."""
 
     def __init__(self, path: Path) -> None:
         self.home = Home(path)
-        path.mkdir(parents=True, exist_ok=True)
-        self.connection = sqlite3.connect(self.home.database, isolation_level=None)
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        schema.migrate(self.connection)
-        self.seq = 0
-        self.chain = chain.GENESIS
-        self.guidance_number = 0
+        self.home.blobs.mkdir(parents=True, exist_ok=True)
+        self.connection = open_writer(self.home)
+        self.connection.execute("PRAGMA synchronous = OFF")  # a test, not a promise
+        self.journal = Journal(self.connection)
+
+    @property
+    def seq(self) -> int:
+        return self.journal.seq
 
     def close(self) -> None:
         self.connection.close()
 
-    def at(self) -> int:
-        return START + self.seq * 1_000_000
-
-    def event(
-        self,
-        rollout: str,
-        kind: str,
-        body: Any,
-        step: int = 0,
-        attempt: int = 1,
-        part: str | None = None,
-        blob: bool = False,
-    ) -> int:
-        """Append one event; with `blob`, its body goes to blobs/. Returns its seq."""
-        raw = _encode(body)
-        digest = chain.body_hash(raw)
-        self.seq += 1
-        at = self.at()
-        header = (self.seq, rollout, step, attempt, part, kind, at)
-        self.chain = chain.link(self.chain, *header, digest)
-        name = self._blob(raw) if blob else None
-        self.connection.execute(
-            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-            (*header, None if blob else raw, name, digest, self.chain),
-        )
-        return self.seq
-
-    def _blob(self, raw: bytes) -> str:
-        name = hashlib.sha256(raw).hexdigest()
-        folder = self.home.blobs / name[:2]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.zst").write_bytes(zstandard.ZstdCompressor().compress(raw))
-        return name
+    def event(self, key: Key, kind: str, record: Record, blob: bool = False) -> int:
+        """Append one event and commit; with `blob`, its body goes to blobs/. Returns its seq."""
+        content = body(record)
+        if blob:
+            name = blobs.write(self.home, content.data)
+            content = Body(record, content.data, content.digest, name)
+        self.connection.execute("BEGIN")
+        seq = self.journal.append(key, kind, content)
+        self.connection.execute("COMMIT")
+        return seq
 
     def erase(self, seq: int) -> None:
-        """Erase a body as the recorder does: the header and the hashes stay."""
+        """Erase a body: the header and the hashes stay."""
         self.connection.execute(
             "UPDATE events SET body = NULL, blob = NULL, erased = 1 WHERE seq = ?", (seq,)
         )
 
     def insert(self, table: str, **values: Any) -> None:
+        """A row that no event of today derives."""
         marks = ", ".join("?" * len(values))
         self.connection.execute(
             f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
         )
 
-    def rollout(self, name: str, task: str = "count-words", **columns: Any) -> str:
-        """A task and a running rollout of it."""
+    def rollout(self, name: str, task: str = "count-words", **options: Any) -> str:
+        """A task and a running rollout of it. options: columns of `rollouts`, or `thoughts`."""
         definition = TaskRecord(
             name=task,
             folder="/tasks",
@@ -125,53 +106,30 @@ class WrittenHome:
             instructions="Count.",
         )
         if not self.connection.execute("SELECT 1 FROM tasks WHERE name = ?", (task,)).fetchone():
-            seq = self.event("", "task", definition)
-            self.insert("tasks", name=task, seq=seq, first_seen=self.at())
-        spec = RolloutSpec(rollout=name, task=definition, engine="script:x", engine_settings={})
-        seq = self.event(name, "rollout", spec)
-        values: dict[str, Any] = {
-            "id": name,
-            "task": task,
-            "state": "running",
-            "engine": "script:x",
-            "policy": "policy@1",
-            "sandbox": "bubblewrap",
-            "spec_seq": seq,
-            "created_at": self.at(),
-            "updated_at": self.at(),
-            "last_seq": seq,
-        }
-        self.insert("rollouts", **{**values, **columns})
+            self.event(Key(), "task", definition)
+        spec = StoredSpec(
+            rollout=name,
+            task=definition,
+            engine="script:x",
+            engine_settings={},
+            policy="policy@1",
+            thoughts=options.pop("thoughts", "keep"),
+            by="person:ada",
+        )
+        self.event(Key(name), "spec", spec)
+        for column, value in {"state": "running", **options}.items():
+            self.connection.execute(f"UPDATE rollouts SET {column} = ? WHERE id = ?", (value, name))
         return name
 
     def head(self, rollout: str, head: Head) -> int:
-        seq = self.event(rollout, "head", head, part="head")
-        self.connection.execute("UPDATE rollouts SET head_seq = ? WHERE id = ?", (seq, rollout))
-        return seq
+        return self.event(Key(rollout, part="head"), "head", head)
 
-    def sampled(self, rollout: str, step: int, body: SampleBody, **keys: Any) -> int:
-        """A sample with its row in the ledger's table."""
-        part = keys.pop("part", "sample")
-        seq = self.event(rollout, "sample", body, step, part=part, **keys)
-        new, out = body.new_prompt_ids, body.token_ids
-        self.insert(
-            "samples",
-            seq=seq,
-            rollout=rollout,
-            step=step,
-            attempt=keys.get("attempt", 1),
-            role=body.role,
-            parent_seq=body.parent_seq,
-            kept=body.kept,
-            new_ids=None if new is None else len(new),
-            sampled_ids=None if out is None else len(out),
-            finish_reason=body.finish_reason,
-            logprob_kind=body.logprob_kind,
-            engine=body.engine,
-            policy=body.policy,
-            drift=body.drift,
-        )
-        return seq
+    def sampled(
+        self, rollout: str, step: int, body: SampleBody, attempt: int = 1, part: str = "sample"
+    ) -> int:
+        """A sample, with the active time of the step: 1.5 s each."""
+        kept = stored(StoredSample, body, active_us=1_500_000 * step)
+        return self.event(Key(rollout, step, attempt, part), "sample", kept)
 
     def step(
         self,
@@ -180,108 +138,35 @@ class WrittenHome:
         body: SampleBody | None = None,
         texts: tuple[str, ...] = (),
         observation: ObservationBody | None = None,
-        **options: Any,
+        *,
+        attempt: int = 1,
+        blob: bool = False,
+        open: bool = False,
     ) -> int:
-        """A closed step; `texts` are the results of its calls. Returns the sample's seq.
+        """A step; `texts` are the results of its calls. Returns the sample's seq.
 
-        options: attempt, current, blob (for the results), open (stop before the observation).
+        blob: results lie in blobs/. open: it stops before its observation.
         """
         body = body or sample()
-        attempt = options.get("attempt", 1)
-        sample_seq = self.sampled(rollout, step, body, attempt=attempt)
-        started = self.at()
+        sample_seq = self.sampled(rollout, step, body, attempt)
         for index, call in enumerate(body.calls):
-            key = {"step": step, "attempt": attempt}
-            self.event(rollout, "intent", Intent(call=call), part=f"intent.{index}", **key)
+            self.event(Key(rollout, step, attempt, f"intent.{index}"), "intent", Intent(call=call))
             if index < len(texts):
-                done = result(call, texts[index])
-                blob = options.get("blob", False)
-                self.event(rollout, "result", done, part=f"call.{index}", blob=blob, **key)
-        closed = None
-        observation = observation or ObservationBody(tail=f"[step {step}]")
-        if not options.get("open"):
-            closed = self.event(
-                rollout, "observation", observation, step, attempt, part="observation"
-            )
-            self._derive(rollout, step, attempt, observation, closed)
-        self.insert(
-            "steps",
-            rollout=rollout,
-            step=step,
-            attempt=attempt,
-            current=options.get("current", 1),
-            sample_seq=sample_seq,
-            observation_seq=closed,
-            last_seq=self.seq,
-            policy=body.policy,
-            drift=body.drift,
-            tools=",".join(call.name for call in body.calls),
-            calls=len(body.calls),
-            attention=",".join(observation.attention),
-            started_at=started,
-            closed_at=None if closed is None else self.at(),
-            active_us=1_500_000 * step,
-        )
-        self.connection.execute(
-            "UPDATE rollouts SET steps = ?, last_seq = ? WHERE id = ?", (step, self.seq, rollout)
-        )
+                key = Key(rollout, step, attempt, f"call.{index}")
+                self.event(key, "result", result(call, texts[index]), blob)
+        if not open:
+            closing = observation or ObservationBody(tail=f"[step {step}]")
+            kept = stored(StoredObservation, closing, active_us=1_500_000 * step)
+            self.event(Key(rollout, step, attempt, "observation"), "observation", kept)
         return sample_seq
 
-    def _derive(
-        self, rollout: str, step: int, attempt: int, observation: ObservationBody, seq: int
-    ) -> None:
-        key = {"rollout": rollout, "step": step, "attempt": attempt, "seq": seq}
-        for one in observation.files:
-            values = {"path": one.path, "kind": one.kind, "added": one.added}
-            self.insert("file_changes", **key, **values, removed=one.removed)
-        for span in observation.spans:
-            values = {"host": span.host, "terminal": span.terminal}
-            self.insert("terminal_spans", **key, **values, start=span.start, end=span.end)
-
-    def guide(self, rollout: str, id: str, text: str, **columns: Any) -> int:
+    def guide(self, rollout: str, id: str, text: str, **fields: Any) -> int:
         """Queued guidance; returns its seq."""
-        said = Delivered(id=id, author=columns.get("author", "ada"), text=text)
-        seq = self.event(rollout, "guidance", said)
-        self.guidance_number += 1
-        values: dict[str, Any] = {
-            "id": id,
-            "number": self.guidance_number,
-            "rollout": rollout,
-            "author": "ada",
-            "verified": 1,
-            "mode": "next",
-            "state": "queued",
-            "text_seq": seq,
-            "queued_at": self.at(),
-        }
-        self.insert("guidance", **{**values, **columns})
-        return seq
+        values: dict[str, Any] = {"author": "ada", "mode": "next", **fields}
+        return self.event(Key(rollout), "guidance", GuidanceQueued(id=id, text=text, **values))
 
-    def deliver(self, id: str, step: int) -> None:
-        self.connection.execute(
-            "UPDATE guidance SET state = 'delivered', delivered_step = ?, delivered_at = ?"
-            " WHERE id = ?",
-            (step, self.at(), id),
-        )
+    def deliver(self, rollout: str, step: int, *ids: str) -> None:
+        self.event(Key(rollout, step), "delivery", Delivery(ids=ids))
 
     def fork(self, rollout: str, step: int, body: ForkBody) -> int:
-        seq = self.event(rollout, "fork", body, step, part="fork")
-        number = self.connection.execute(
-            "SELECT count(*) + 1 FROM forks WHERE rollout = ?", (rollout,)
-        ).fetchone()[0]
-        self.insert(
-            "forks",
-            rollout=rollout,
-            number=number,
-            step=step,
-            k=body.k,
-            first_kept_step=body.first_kept_step,
-            mechanical=body.mechanical,
-            sample_seq=body.sample_seq,
-            seq=seq,
-        )
-        self.connection.execute(
-            "UPDATE rollouts SET fork_seq = ?, forks = ?, first_step = ? WHERE id = ?",
-            (seq, number, body.first_kept_step, rollout),
-        )
-        return seq
+        return self.event(Key(rollout, step, part="fork"), "fork", body)

@@ -1,4 +1,4 @@
-"""Bodies over 64 KB: zstd files under `blobs/<first two digits>/<SHA-256>.zst`, read side."""
+"""Bodies over 64 KB: zstd files under `blobs/<first two digits>/<SHA-256 of the file>.zst`."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from houston_shared.home import Home
 
 
 def place(home: Home, sha256: str) -> Path:
-    """Where the body with this SHA-256 (hex) lies."""
+    """Where the blob of this name (hex) lies."""
     return home.blobs / sha256[:2] / f"{sha256}.zst"
 
 

@@ -32,6 +32,7 @@ class Fetch(NamedTuple):
     """A body that lies in `blobs/`; answered with its bytes, decompressed."""
 
     sha256: str
+    """Name of the blob, hex."""
 
 
 Plan: TypeAlias = Generator[Ask | Fetch, Any, T]

@@ -16,6 +16,10 @@ from houston_shared.store.plan import Ask, Fetch, Plan, Row
 T = TypeVar("T")
 
 
+class ReadFailed(HoustonError):
+    """A read that may succeed when it is tried again: the file is locked, or being recovered."""
+
+
 class Reader:
     """Reads one home. Not for use from several threads at once; `interrupt` is the exception."""
 
@@ -46,7 +50,10 @@ class Reader:
     def data_version(self) -> tuple[int, int]:
         """Changes whenever somebody else committed: the poll for when `live` is not there."""
         connection = self._connection()
-        found: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        try:
+            found: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.DatabaseError as problem:
+            raise failure(self.home, problem) from problem
         return self._openings, found
 
     def interrupt(self) -> None:
@@ -119,5 +126,5 @@ def stale(home: Home, opened: opening.Opened) -> bool:
 def failure(home: Home, problem: sqlite3.DatabaseError) -> HoustonError:
     """What SQLite says during a read, as an error for people."""
     if isinstance(problem, sqlite3.OperationalError):
-        return HoustonError(f"Reading {home.database} failed ({problem}).", "", "try again")
+        return ReadFailed(f"Reading {home.database} failed ({problem}).", "", "try again")
     return HoustonError(f"{home.database} is damaged ({problem}).", "", "houston verify")

@@ -1,18 +1,31 @@
 """What can be found: the text of an event as `search.db` indexes it and as a hit shows it.
 
-One place for the writer of the index and for readers, so that both mean the same text.
+The recorder's index and every reader mean the same text, so that a hit of the index is a hit of a
+scan and the other way round.
 """
 
 from typing import Any
 
 import msgspec
 
-KINDS = ("sample", "result", "observation", "fork", "guidance", "edit", "bookmark")
+from houston_shared.records import ForkBody, ObservationBody, Record, Result, SampleBody
+from houston_shared.store.bodies import Bookmarked, GuidanceEdited, GuidanceQueued
+
+_TYPES: dict[str, type[Record]] = {
+    "sample": SampleBody,
+    "result": Result,
+    "observation": ObservationBody,
+    "guidance": GuidanceQueued,
+    "edit": GuidanceEdited,
+    "fork": ForkBody,
+    "bookmark": Bookmarked,
+}
+KINDS = tuple(_TYPES)
 """Kinds of events that hold text of an agent, its world or a person."""
 
 
 def tag(rollout: str) -> str:
-    """The rollout as one token of the column `tag`."""
+    """The rollout's id as one word of the index: `count-words-4f2a` → `rcountwords4f2a`."""
     return "r" + "".join(character for character in rollout if character.isalnum())
 
 
@@ -21,36 +34,26 @@ def text_of(kind: str, body: bytes) -> str:
 
     Raises msgspec.MsgspecError when the body is damaged.
     """
-    if kind not in KINDS:
+    if kind not in _TYPES:
         return ""
-    found: dict[str, Any] = msgspec.msgpack.decode(body)
-    parts = [found.get(name, "") for name in _NAMES[kind]]
-    if kind == "sample":
-        parts += [_call(one) for one in found.get("calls", ())]
-    elif kind == "observation":
-        parts += [one.get("path", "") for one in found.get("files", ())]
-    return "\n".join(part for part in parts if part)
+    match msgspec.msgpack.decode(body, type=_TYPES[kind]):
+        case SampleBody() as sample:
+            return "\n".join([sample.thought, *(_call(one) for one in sample.calls)])
+        case Result(text=said) | GuidanceQueued(text=said) | GuidanceEdited(text=said):
+            return said
+        case ObservationBody(tail=said) | ForkBody(summary=said) | Bookmarked(note=said):
+            return said
+    return ""
 
 
-_NAMES: dict[str, tuple[str, ...]] = {
-    "sample": ("thought",),
-    "result": ("text",),
-    "observation": (),  # its tail is a clock: the same words in every step
-    "fork": ("summary",),
-    "guidance": ("text",),
-    "edit": ("text",),
-    "bookmark": ("note",),
-}
+def _call(call: Any) -> str:
+    """A call as its name and the values of its arguments."""
+    return "\n".join([call.name, *_values(call.arguments)])
 
 
-def _call(call: dict[str, Any]) -> str:
-    return f"{call.get('name', '')} {_words(call.get('arguments', {}))}"
-
-
-def _words(value: Any) -> str:
-    """The strings and numbers in a call's arguments, names included."""
+def _values(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return " ".join(f"{name} {_words(one)}" for name, one in value.items())
+        return [text for each in value.values() for text in _values(each)]
     if isinstance(value, list):
-        return " ".join(_words(one) for one in value)
-    return str(value)
+        return [text for each in value for text in _values(each)]
+    return [str(value)]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -54,7 +55,7 @@ class Sent:
         self._parent: int | None = None
         self._whole: list[int] = []
 
-    def step(self, prompt: list[int], sampled: list[int], drift: str, **options: object) -> None:
+    def step(self, prompt: list[int], sampled: list[int], drift: str, **options: Any) -> None:
         kept = 0
         for ours, theirs in zip(self._whole, prompt, strict=False):
             if ours != theirs:
@@ -168,10 +169,10 @@ def dialogue(written: WrittenHome) -> None:
     written.head("r1", head("", None))
     written.guide("r1", "g0", "Be quick.")
     written.step("r1", 1, sample("look", calls=(LOOK,)), ("a.txt",))
-    written.deliver("g0", 1)
+    written.deliver("r1", 1, "g0")
     written.guide("r1", "g1", "Mind <real_user>.")
     written.step("r1", 2, sample("both", calls=(LOOK, READ)), ("a.txt", "hello"))
-    written.deliver("g1", 2)
+    written.deliver("r1", 2, "g1")
     written.step("r1", 3, sample("hm", malformed="no call"))
 
 

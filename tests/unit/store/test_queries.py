@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from houston_daemon.recorder.journal import Key
 from houston_shared import observation
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, FileChange, ObservationBody, TerminalSpan
+from houston_shared.store.bodies import Bookmarked
 from houston_shared.store.journal import ERASED
 from houston_shared.store.plan import END
 from houston_shared.store.queries import guidance, people, progress, rollouts, steps, world
@@ -62,8 +64,8 @@ def test_a_step_is_read_back_as_it_was_stored(written: WrittenHome, reader: Read
     written.guide("r1", "g1", "Mind the gap.")
     written.guide("r1", "g2", "And the other.")
     written.step("r1", 1, body, ("a.txt", "hello"), said)
-    written.deliver("g1", 1)
-    written.deliver("g2", 1)
+    written.deliver("r1", 1, "g1")
+    written.deliver("r1", 1, "g2")
     (step,) = reader.run(steps.records("r1"))
     assert (step.sample, step.observation) == (body, said)
     assert [intent.call for intent in step.intents] == [LOOK, READ]
@@ -95,7 +97,7 @@ def test_erased_bodies_show_as_such(written: WrittenHome, reader: Reader) -> Non
     written.rollout("r1")
     written.guide("r1", "g1", "secret")
     written.step("r1", 1, sample("secret", calls=(LOOK,)), ("secret",))
-    written.deliver("g1", 1)
+    written.deliver("r1", 1, "g1")
     for seq in range(1, written.seq + 1):
         written.erase(seq)
     (step,) = reader.run(steps.records("r1"))
@@ -110,7 +112,7 @@ def test_attempts_that_were_replaced_are_there_when_asked_for(
     written: WrittenHome, reader: Reader
 ) -> None:
     written.rollout("r1")
-    written.step("r1", 1, sample("first"), current=0)
+    written.step("r1", 1, sample("first"))
     written.step("r1", 1, sample("second"), attempt=2)
     assert [s.sample.thought for s in reader.run(steps.records("r1"))] == ["second"]
     both = reader.run(steps.records("r1", attempts=True))
@@ -183,8 +185,8 @@ def test_files_come_with_their_diff(written: WrittenHome, reader: Reader) -> Non
 def test_guidance_keeps_its_order_and_states(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     written.guide("r1", "g-b", "one")
-    written.guide("r1", "g-a", "two", mode="wake", verified=0)
-    written.deliver("g-b", 7)
+    written.guide("r1", "g-a", "two", mode="wake", verified=False)
+    written.deliver("r1", 7, "g-b")
     first, second = reader.run(guidance.of_rollout("r1"))
     assert (first.text, first.state, first.step) == ("one", "delivered", 7)
     assert (second.state, second.delivered_at, second.verified) == ("queued", None, False)
@@ -196,13 +198,10 @@ def test_guidance_keeps_its_order_and_states(written: WrittenHome, reader: Reade
 
 def test_bookmarks_notes_and_presence(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
-    seq = written.event("r1", "bookmark", {"note": "look here"}, step=1)
-    written.insert("bookmarks", rollout="r1", step=1, author="ada", seq=seq, at=written.at())
-    seq = written.event("r1", "note", {"text": "well done"}, step=1)
-    written.insert("notes", rollout="r1", step=1, author="ada", seq=seq, at=written.at())
+    written.event(Key("r1", 1), "bookmark", Bookmarked(author="ada", note="look here"))
     written.insert("annotators", name="ada", verified=1, rollout="r1", step=1, last_seen=50)
     assert [one.note for one in reader.run(people.bookmarks("r1"))] == ["look here"]
-    assert [one.text for one in reader.run(people.notes("r1"))] == ["well done"]
+    assert [one.text for one in reader.run(people.notes("r1"))] == ["look here"]
     assert [one.name for one in reader.run(people.annotators(50))] == ["ada"]
     assert reader.run(people.annotators(51)) == []
 

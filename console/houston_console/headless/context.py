@@ -1,0 +1,50 @@
+"""`houston context R STEP`: exactly what the model got at a step."""
+
+import argparse
+
+from houston_console.headless import options
+from houston_console.headless.page import Page
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+from houston_shared.store import context
+from houston_shared.store.context import ContextView
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `STEP`, `--attempt`, `--tokens`, `--json`."""
+    options.rollout(parser)
+    parser.add_argument("step", type=options.positive, metavar="STEP")
+    parser.add_argument(
+        "--attempt", type=options.positive, metavar="N", help="an attempt that was replaced"
+    )
+    parser.add_argument("--tokens", action="store_true", help="token ids instead of their text")
+    options.as_json(parser, "one JSON object")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Print the text on stdout, and on stderr what it is."""
+    with Reader(loaded.home) as reader:
+        rollout = reader.run(rollouts.resolve(arguments.rollout))
+        view = context.context_at(reader, rollout, arguments.step, arguments.attempt)
+    if arguments.json:
+        out.json_line(context.as_json(view))
+        return int(ExitCode.DONE)
+    out.note(_about(view))
+    if view.note:
+        out.note(view.note)
+    if not arguments.tokens:
+        Page().line(view.rendered)
+    elif view.token_ids is not None:
+        out.line(" ".join(map(str, view.token_ids)))
+    return int(ExitCode.DONE)
+
+
+def _about(view: ContextView) -> str:
+    sample, parent = view.sample, view.parent
+    size = "without token ids" if view.token_ids is None else f"{len(view.token_ids)} tokens"
+    kept = f", {sample.kept} kept from step {parent.step}" if parent and sample.kept else ""
+    cached = "" if sample.cached_tokens is None else f", {sample.cached_tokens} cached"
+    return f"{sample.rollout} step {sample.step}: {view.drift}, {size}{kept}{cached}"

@@ -1,0 +1,95 @@
+"""What a reading command prints: lines of spans, coloured on a terminal and plain everywhere else.
+
+Every span goes through `safe`, so nothing an agent or a file says can move the cursor. rich is
+imported only when there is a terminal that wants colours.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from houston_shared import out
+from houston_shared.safe_text import safe, safe_line
+
+STYLES = {
+    "name": "bold",
+    "dim": "dim",
+    "good": "green",
+    "bad": "red",
+    "person": "bold yellow",
+    "call": "cyan",
+    "match": "bold reverse",
+}
+"""Tone → rich style. A tone never carries meaning alone: the words say it too."""
+
+
+class Span(NamedTuple):
+    """A stretch of text in one tone."""
+
+    text: str
+    tone: str = ""
+
+
+def span(text: object, tone: str = "") -> Span:
+    """Any value as a span that stays on its line."""
+    return Span(safe_line(str(text)), tone)
+
+
+class Page:
+    """Standard output as lines of spans."""
+
+    def __init__(self) -> None:
+        """Colours when stdout is a terminal, unless NO_COLOR is set or it is dumb."""
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "", "dumb")
+        self._console: Any = None
+        if sys.stdout.isatty() and not plain:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def line(self, *spans: Span | str) -> None:
+        """One line; a plain string is a span without a tone and may hold line breaks."""
+        if self._console is None:
+            out.line("".join(one if isinstance(one, str) else one.text for one in spans))
+            return
+        from rich.text import Text
+
+        text = Text()
+        for one in spans:
+            content, tone = (one, "") if isinstance(one, str) else one
+            text.append(safe(content), STYLES.get(tone, ""))
+        self._console.print(text)
+
+    def block(self, text: str, indent: str, tone: str = "", limit: int = 0) -> None:
+        """Text over several lines, indented; with `limit`, what is cut is counted."""
+        lines = text.splitlines()
+        shown = lines[:limit] if limit and len(lines) > limit + 1 else lines
+        for one in shown:
+            self.line(indent, Span(safe(one), tone))
+        if len(shown) < len(lines):
+            self.line(indent, Span(f"… {len(lines) - len(shown)} more lines (--full)", "dim"))
+
+    def table(self, titles: Sequence[str], rows: Iterable[Sequence[Span]]) -> None:
+        """Columns as wide as they need to be; numbers (titles ending in `#`) to the right."""
+        body = list(rows)
+        right = [title.endswith("#") for title in titles]
+        heads = [Span(title.rstrip("#"), "dim") for title in titles]
+        grid = [heads, *body]
+        widths = [max(len(row[i].text) for row in grid) for i in range(len(titles))]
+        for row in grid:
+            cells = [
+                _padded(cell, width, to_right)
+                for cell, width, to_right in zip(row, widths, right, strict=True)
+            ]
+            between = [part for cell in cells[:-1] for part in (cell, "  ")]
+            self.line(*between, Span(cells[-1].text.rstrip(), cells[-1].tone))
+
+    def flush(self) -> None:
+        """Let a reader at the pipe's end see it now."""
+        sys.stdout.flush()
+
+
+def _padded(cell: Span, width: int, to_right: bool) -> Span:
+    text = cell.text.rjust(width) if to_right else cell.text.ljust(width)
+    return Span(text, cell.tone)

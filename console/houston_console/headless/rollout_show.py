@@ -1,0 +1,68 @@
+"""`houston rollout show R`: how one rollout stands."""
+
+import argparse
+from typing import Any
+
+from houston_console.headless import options
+from houston_console.headless.page import Page, span
+from houston_console.headless.spoken import duration, score, standing
+from houston_shared import out
+from houston_shared.clock import local
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+from houston_shared.store import views
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import guidance, progress, rollouts, world
+from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.store.queries.world import Evaluation
+from houston_shared.store.reader import Reader
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--json`."""
+    options.rollout(parser)
+    options.as_json(parser, "one JSON object")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Show it."""
+    with Reader(loaded.home) as reader:
+        one, counts, scores = reader.run(_read(arguments.rollout))
+    if arguments.json:
+        lines = [{"number": e.number, "step": e.step, "score": e.score} for e in scores]
+        out.json_line({**views.rollout(one), **counts, "scores": lines})
+        return int(ExitCode.DONE)
+    _show(Page(), one, counts, scores)
+    return int(ExitCode.DONE)
+
+
+def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
+    one = yield from rollouts.rollout(name)
+    drifts = yield from progress.drifts(one.id)
+    said = yield from guidance.of_rollout(one.id)
+    waiting = sum(each.state == "queued" for each in said)
+    delivered = sum(each.state == "delivered" for each in said)
+    counts = {"drift": drifts, "guidance": {"queued": waiting, "delivered": delivered}}
+    return one, counts, (yield from world.evaluations(one.id))
+
+
+def _show(page: Page, one: Rollout, counts: dict[str, Any], scores: list[Evaluation]) -> None:
+    drift = ", ".join(f"{count} {name}" for name, count in sorted(counts["drift"].items()))
+    said = counts["guidance"]
+    history = ", ".join(f"{score(each.score)} at step {each.step}" for each in scores)
+    page.line(span(one.id, "name"), "  ", standing(one))
+    facts = {
+        "task": one.task,
+        "engine": " ".join(filter(None, (one.engine, one.policy))),
+        "started": local(one.created_at),
+        "newest": f"{local(one.updated_at)}{f', now {one.activity}' if one.activity else ''}",
+        "steps": f"{one.steps} ({drift or 'none'}); {one.errors} with errors; {one.forks} forks",
+        "active": duration(one.active_us / 1_000_000),
+        "score": f"best {score(one.best_score)}, last {score(one.last_score)}",
+        "scores": history,
+        "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
+        "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
+    }
+    for name, value in facts.items():
+        if value:
+            page.line("  ", span(name.ljust(9), "dim"), span(value))

@@ -1,0 +1,83 @@
+"""Pause, resume and cancel: one message, and `--wait` until the rollout stands so."""
+
+import argparse
+from collections.abc import Callable
+from typing import Literal
+
+from houston_console.headless import asking, options
+from houston_console.headless.following import Following
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import ENDED
+from houston_shared.store import views
+from houston_shared.store.queries import rollouts
+from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.store.reader import Reader
+from houston_shared.wire import Steer
+
+Action = Literal["pause", "resume", "cancel"]
+WAIT_SECONDS = 60.0
+
+REACHED: dict[str, Callable[[Rollout], bool]] = {
+    "pause": lambda one: one.state == "paused" or one.state in ENDED,
+    "resume": lambda one: one.state != "paused",
+    "cancel": lambda one: one.state in ENDED,
+}
+"""What `--wait` waits for."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--reason`, `--wait`, `--as`, `--json`."""
+    options.rollout(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
+    parser.add_argument(
+        "--wait",
+        nargs="?",
+        type=float,
+        const=WAIT_SECONDS,
+        metavar="SECONDS",
+        help=f"return when the rollout stands so, or fail (75) after SECONDS ({WAIT_SECONDS:g})",
+    )
+    options.speaker(parser)
+    options.as_json(parser, "one JSON object: the rollout as `rollout show`")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded, action: Action) -> int:
+    """Ask for it and say how the rollout stands."""
+    reader = Reader(loaded.home)
+    name = asking.meant(reader, arguments.rollout).id
+    claimed = asking.speaker(arguments, loaded)
+    message = Steer(rollout=name, action=action, reason=arguments.reason, claimed=claimed)
+    asking.ask(loaded, message)
+    if arguments.wait is None:
+        now = reader.run(rollouts.rollout(name))
+    else:
+        now = _wait(loaded, reader, name, action, arguments.wait)
+    reader.close()
+    if arguments.json:
+        out.json_line(views.rollout(now))
+    else:
+        out.line(_said(now, action))
+    return int(ExitCode.DONE)
+
+
+def _wait(loaded: Loaded, reader: Reader, name: str, action: Action, seconds: float) -> Rollout:
+    with Following(loaded.home, reader) as following:
+        now = following.read(lambda: rollouts.rollout(name))
+        while not REACHED[action](now):
+            if not following.wait(seconds):
+                raise HoustonError(
+                    f"{name} is still {now.state} after {seconds:g} s.",
+                    f"What was asked ({action}) stands and happens at its next safe point.",
+                    f"houston rollout show {name}",
+                    ExitCode.BUSY,
+                )
+            now = following.read(lambda: rollouts.rollout(name))
+    return now
+
+
+def _said(now: Rollout, action: Action) -> str:
+    if REACHED[action](now):
+        return f"{now.id} is {now.state}."
+    return f"{now.id} is {now.state}; {action} is asked for and happens at its next safe point."

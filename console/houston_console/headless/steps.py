@@ -1,0 +1,103 @@
+"""`houston steps R`: the steps of a rollout; with -f as they are closed."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from houston_console.headless import options, spoken
+from houston_console.headless.following import Following
+from houston_console.headless.page import Page
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+from houston_shared.records import ENDED, StepRecord
+from houston_shared.store import views
+from houston_shared.store.plan import END, Plan
+from houston_shared.store.queries import people, rollouts, steps
+from houston_shared.store.queries.people import Verdict
+from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.store.reader import Reader
+
+PAGE = 50
+"""Steps of one read: short transactions, whatever the length of the rollout."""
+
+Verdicts = Mapping[tuple[int, int], Verdict]
+Closed = tuple[list[StepRecord], Verdicts]
+Read = Callable[[Callable[[], Plan[Closed]]], Closed]
+"""Runs the plan that it is given the maker of."""
+Show = Callable[[list[StepRecord], Verdicts], None]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--json`."""
+    options.rollout(parser)
+    number = options.positive
+    parser.add_argument("--from", dest="first", type=number, default=1, metavar="N")
+    parser.add_argument("--to", dest="last", type=number, default=END, metavar="N")
+    parser.add_argument("-n", dest="newest", type=number, metavar="N", help="only the last N")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as steps are closed")
+    parser.add_argument("--full", action="store_true", help="leave nothing out")
+    options.as_json(parser, "one JSON line a closed step")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Show closed steps, oldest first."""
+    with Reader(loaded.home) as reader:
+        one = reader.run(rollouts.rollout(arguments.rollout))
+        first = arguments.first
+        if arguments.newest:
+            first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
+        show = _shower(one.id, arguments)
+        if not arguments.follow:
+            _pages(lambda plan: reader.run(plan()), one.id, first, arguments.last, show)
+            return int(ExitCode.DONE)
+        _follow(loaded, reader, one, first, arguments.last, show)
+    return int(ExitCode.DONE)
+
+
+def _shower(rollout: str, arguments: argparse.Namespace) -> Show:
+    page = Page()
+
+    def show(found: list[StepRecord], verdicts: Verdicts) -> None:
+        for one in found:
+            line = views.step(rollout, one, verdicts.get((one.step, one.attempt)))
+            if arguments.json:
+                out.json_line(line)
+            else:
+                spoken.step(page, one, line["verdict"], arguments.full)
+        page.flush()
+
+    return show
+
+
+def _follow(
+    loaded: Loaded, reader: Reader, one: Rollout, first: int, last: int, show: Show
+) -> None:
+    """Go on until the rollout has ended, or the range."""
+    with Following(loaded.home, reader) as following:
+        while True:
+            # Looked at before its steps are: a rollout that has ended closes no more of them.
+            ended = following.read(lambda: rollouts.rollout(one.id)).state in ENDED
+            first = _pages(following.read, one.id, first, last, show)
+            if ended or first > last:
+                return
+            following.wait()
+
+
+def _pages(read: Read, rollout: str, first: int, last: int, show: Show) -> int:
+    """Show closed steps from `first` on; returns the number of the next one."""
+    while first <= last:
+        end = min(last, first + PAGE - 1)
+        found, verdicts = read(partial(_closed, rollout, first, end))
+        show(found, verdicts)
+        first += len(found)
+        if len(found) < PAGE:
+            break
+    return first
+
+
+def _closed(rollout: str, first: int, last: int) -> Plan[Closed]:
+    found = yield from steps.records(rollout, first, last)
+    verdicts = yield from people.verdicts(rollout, first, last)
+    closed = [one for one in found if one.observation is not None]
+    return closed, people.standing(verdicts)
