@@ -1,0 +1,226 @@
+"""Rollouts under the supervisor: real daemon, real workers, script engine, sandbox none."""
+
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.station import Station, alive
+
+
+def thinking(steps: int, delay: float = 0.0) -> list[dict[str, Any]]:
+    return [
+        {
+            "thought": f"line {i}",
+            "calls": [{"name": "think", "arguments": {"thought": f"that was {i}"}}],
+            "delay": delay,
+        }
+        for i in range(1, steps + 1)
+    ]
+
+
+def task(station: Station, **options: Any) -> Path:
+    return station.task(**{"sandbox": "none", **options})
+
+
+def stored(station: Station, rollout: str) -> int:
+    """Closed steps in the database."""
+    return int(station.query("SELECT steps FROM rollouts WHERE id = ?", rollout)[0][0])
+
+
+def state(station: Station, rollout: str) -> str:
+    return str(station.query("SELECT state FROM rollouts WHERE id = ?", rollout)[0][0])
+
+
+def over(station: Station, rollout: str, seconds: float = 90) -> str:
+    """Wait until a rollout has ended; how."""
+    ended = ("finished", "failed", "cancelled")
+    station.until(lambda: state(station, rollout) in ended, seconds, f"{rollout} ends")
+    return state(station, rollout)
+
+
+def numbers(station: Station, rollout: str) -> list[int]:
+    rows = station.query(
+        "SELECT step FROM events WHERE rollout = ? AND kind = 'observation' ORDER BY seq", rollout
+    )
+    return [row[0] for row in rows]
+
+
+def worker(station: Station, rollout: str) -> int:
+    return station.process("houston_daemon.rollout.worker", f"--rollout {rollout} ")
+
+
+def test_rollouts_run_and_are_named_in_json(station: Station) -> None:
+    station.start()
+    words = ["rollout", "start", str(task(station)), "--engine", station.script(thinking(3))]
+    rows = station.json(*words, "-n", "3", "--seed", "7")
+    assert [set(row) for row in rows] == [{"rollout", "task", "state"}] * 3
+    assert {row["task"] for row in rows} == {"probe"}
+    ids = [row["rollout"] for row in rows]
+    assert [over(station, rollout) for rollout in ids] == ["finished"] * 3
+    assert [numbers(station, rollout) for rollout in ids] == [[1, 2, 3, 4]] * 3
+    groups = station.query("SELECT DISTINCT group_id FROM rollouts")
+    assert len(groups) == 1
+    assert groups[0][0]
+    (status,) = station.json("daemon", "status")
+    assert status["rollouts"]["finished"] == 3
+    station.until(lambda: station.json("daemon", "status")[0]["workers"] == 0)
+
+
+def test_more_rollouts_than_workers_wait_in_queued(station: Station) -> None:
+    station.environment["HOUSTON__DAEMON__MAX_ROLLOUTS"] = "2"
+    station.start()
+    ids = station.rollout(task(station), station.script(thinking(4, 0.5)), 4)
+    station.until(lambda: [state(station, r) for r in ids].count("running") == 2)
+    station.until(lambda: any(stored(station, r) for r in ids))
+    assert [state(station, r) for r in ids].count("queued") == 2
+    assert [over(station, r) for r in ids] == ["finished"] * 4
+
+
+def test_a_killed_worker_is_started_again_and_goes_on(station: Station) -> None:
+    station.start()
+    (rollout,) = station.rollout(task(station), station.script(thinking(12, 0.2)))
+    station.until(lambda: stored(station, rollout) >= 2)
+    first = worker(station, rollout)
+    os.kill(first, signal.SIGKILL)
+    station.until(lambda: not alive(first))
+    assert over(station, rollout) == "finished"
+    assert numbers(station, rollout) == list(range(1, 14))
+    lease = station.query("SELECT lease FROM rollouts WHERE id = ?", rollout)
+    assert lease == [(2,)]
+
+
+def test_a_rollout_whose_worker_always_dies_fails_with_the_last_line_of_its_log(
+    station: Station,
+) -> None:
+    """Killed five times before its first step is closed."""
+    station.start()
+    (rollout,) = station.rollout(task(station), station.script(thinking(2, 60)))
+    for death in range(5):
+        station.until(lambda: running(station, rollout), 60, f"worker {death + 1} runs")
+        os.kill(worker(station, rollout), signal.SIGKILL)
+        station.until(lambda: not running(station, rollout))
+    assert over(station, rollout) == "failed"
+    (reason,) = station.query("SELECT reason FROM rollouts WHERE id = ?", rollout)[0]
+    assert "5 times" in reason
+
+
+def running(station: Station, rollout: str) -> bool:
+    try:
+        return alive(worker(station, rollout))
+    except AssertionError:
+        return False
+
+
+def test_a_stop_leaves_rollouts_running_and_a_start_goes_on(station: Station) -> None:
+    station.start()
+    ids = station.rollout(task(station), station.script(thinking(8, 0.3)), 2)
+    station.until(lambda: all(stored(station, r) >= 2 for r in ids))
+    workers = [worker(station, r) for r in ids]
+    station.stop()
+    assert not any(alive(pid) for pid in workers)
+    assert [state(station, r) for r in ids] == ["running"] * 2
+    station.start()
+    assert [over(station, r) for r in ids] == ["finished"] * 2
+    assert [numbers(station, r) for r in ids] == [list(range(1, 10))] * 2
+
+
+def test_a_killed_daemon_takes_its_workers_along_and_the_next_goes_on(station: Station) -> None:
+    station.start()
+    ids = station.rollout(task(station), station.script(thinking(8, 0.3)), 2)
+    station.until(lambda: all(stored(station, r) >= 2 for r in ids))
+    workers = [worker(station, r) for r in ids]
+    station.kill_daemon()
+    station.until(lambda: not any(alive(pid) for pid in workers), 10, "no orphans")
+    station.start()
+    assert [over(station, r) for r in ids] == ["finished"] * 2
+    assert [numbers(station, r) for r in ids] == [list(range(1, 10))] * 2
+
+
+def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(station: Station) -> None:
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "60"
+    station.start()
+    (rollout,) = station.rollout(task(station), station.script(thinking(6, 0.3)))
+    station.until(lambda: stored(station, rollout) >= 2)
+    pid, runs = station.pid, worker(station, rollout)
+    os.kill(runs, signal.SIGSTOP)  # it cannot drain
+    os.kill(pid, signal.SIGTERM)
+    station.until(lambda: "draining" in station.log())
+    time.sleep(0.3)
+    assert alive(pid), "the first signal waits for the worker"
+    os.kill(pid, signal.SIGTERM)
+    station.until(lambda: not alive(pid) and not alive(runs), 5)
+    station.start()
+    assert over(station, rollout) == "finished"
+    assert numbers(station, rollout) == list(range(1, 8))
+
+
+def test_a_worker_that_does_not_drain_is_ended(station: Station) -> None:
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "0.5"
+    station.start()
+    (rollout,) = station.rollout(task(station), station.script(thinking(6, 0.3)))
+    station.until(lambda: stored(station, rollout) >= 2)
+    runs = worker(station, rollout)
+    os.kill(runs, signal.SIGSTOP)
+    assert "stopped" in station.run("daemon", "stop").stdout
+    assert not alive(runs)
+    station.start()
+    assert over(station, rollout) == "finished"
+    assert numbers(station, rollout) == list(range(1, 8))
+
+
+def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> None:
+    """The recorder meets a database that another program has broken."""
+    station.start()
+    pid = station.pid
+    (rollout,) = station.rollout(task(station), station.script(thinking(20, 0.2)))
+    station.until(lambda: stored(station, rollout) >= 2)
+    runs = worker(station, rollout)
+    foreign = sqlite3.connect(station.home / "houston.db", timeout=10)
+    foreign.execute("DROP TABLE steps")
+    foreign.commit()
+    foreign.close()
+    station.until(lambda: not alive(pid) and not alive(runs), 20, "both end")
+    log = (station.home / "logs" / "daemon.log").read_text()
+    assert "writer failed: " in log
+    assert "ended with exit code 70" in log
+    station.run("daemon", "status", code=69)
+
+
+@pytest.mark.parametrize(
+    ("engine", "code", "names"),
+    [
+        ("script:nowhere.jsonl", 78, "nowhere.jsonl"),
+        ("gpt", 78, "embedded"),
+        ("far", 1, "127.0.0.1:9"),
+        ("bare", 78, "engines.bare.url"),
+        ("odd", 78, "node:8000"),
+    ],
+)
+def test_engines_that_cannot_sample(station: Station, engine: str, code: int, names: str) -> None:
+    station.home.mkdir()
+    (station.home / "houston.toml").write_text(
+        '[engines.far]\nkind = "token"\nurl = "http://127.0.0.1:9/v1"\n'
+        '[engines.bare]\nkind = "chat"\n'
+        '[engines.odd]\nkind = "token"\nurl = "node:8000"\n'
+    )
+    station.start()
+    done = station.run("rollout", "start", str(task(station)), "--engine", engine, code=code)
+    assert names in done.stderr
+    assert done.stderr.startswith("houston: ")
+    assert not station.query("SELECT 1 FROM rollouts")
+
+
+@pytest.mark.parametrize("words", [["-n", "0"], ["-n", "many"], []])
+def test_a_wrong_use_is_exit_code_two(station: Station, words: list[str]) -> None:
+    station.run("rollout", "start", *(["x.toml", *words] if words else []), code=2)
+
+
+def test_without_a_daemon_no_rollout_starts(station: Station) -> None:
+    engine = station.script(thinking(1))
+    done = station.run("rollout", "start", str(task(station)), "--engine", engine, code=69)
+    assert "houston daemon start" in done.stderr
