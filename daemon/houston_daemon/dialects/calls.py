@@ -10,6 +10,7 @@ from typing import Any
 
 from houston_daemon.environments.protocol import ToolSpec
 from houston_shared.records import Call
+from houston_shared.wire import encode
 
 MAXIMUM = 8
 """Most calls of one answer; a text with more is malformed."""
@@ -32,6 +33,7 @@ def make(name: Any, arguments: Any, step: int, index: int, tools: Mapping[str, T
         arguments = {}
     if not isinstance(arguments, dict):
         raise Unreadable(f"`arguments` of {name} is no object")
+    _storable(name, arguments)
     error = _names(name, arguments, tools)
     return Call(id=f"{step}.{index}", name=name, arguments=arguments, error=error)
 
@@ -43,6 +45,14 @@ def read_json(text: str) -> Any:
     except (ValueError, RecursionError) as problem:
         reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
         raise Unreadable(f"it is no JSON ({reason})") from problem
+
+
+def _storable(name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise Unreadable for what no message can carry: numbers past 64 bits, half characters."""
+    try:
+        encode((name, arguments))
+    except (OverflowError, UnicodeEncodeError, RecursionError) as problem:
+        raise Unreadable(f"an argument cannot be stored ({problem})") from problem
 
 
 def limited(calls: Sequence[Call]) -> tuple[Call, ...]:

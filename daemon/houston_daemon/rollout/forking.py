@@ -13,7 +13,7 @@ from houston_daemon.rollout.context import Context
 from houston_daemon.rollout.fork import Cut, earlier_guidance, forked
 from houston_daemon.rollout.ledger import link
 from houston_daemon.rollout.limits import LEAST_ANSWER, Limits
-from houston_daemon.rollout.policy import Asking
+from houston_daemon.rollout.policy import Asking, whole
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
 from houston_shared import wire
@@ -97,10 +97,9 @@ class Forker:
         sampled = await self._sampler.sample(request, interruptible=False)
         ids = request.prompt_ids
         how = link(context.anchor, ids, fresh=context.fresh)
-        whole = ids is None or how.kept == len(context.anchor.ids)
-        if not whole and how.drift != "forked":
+        if how.drift == "realigned":
             how = link(context.anchor, ids, fresh=True)  # it leaves out what stays as it is
-        text = sampled.text or sampled.thought or ""
+        text = whole(sampled.text or sampled.thought or "")
         entry = ledger_entry(request, sampled, how, self._sampler.engine.name, thought=text)
         ack = await self._sampler.line.store(
             wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry

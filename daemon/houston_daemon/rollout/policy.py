@@ -60,17 +60,23 @@ class Asking:
 
 def action(sampled: Sampled, step: int, dialect: Dialect, tools: Mapping[str, ToolSpec]) -> Action:
     """What was decided. Never raises: an answer that is no action says why."""
-    text = sampled.thought if sampled.thought is not None else sampled.text
+    text = whole(sampled.thought if sampled.thought is not None else sampled.text)
     if sampled.finish_reason == "interrupted":
-        return Action(thought=sampled.text or text, calls=(), malformed=INTERRUPTED)
+        return Action(thought=whole(sampled.text) or text, calls=(), malformed=INTERRUPTED)
     if sampled.calls is None:
-        decided = dialect.parse(sampled.text, step, tools)
+        read = dialect.parse(whole(sampled.text), step, tools)
+        decided = Action(whole(read.thought), read.calls, read.malformed)
     else:
         decided = _native(sampled.calls, text, step, tools)
     if decided.malformed and sampled.finish_reason == "length":
         reason = f"it was cut at its limit of tokens ({decided.malformed})"
         return Action(thought=decided.thought, calls=(), malformed=reason)
     return decided
+
+
+def whole(text: str) -> str:
+    """`text` with U+FFFD for half characters, which no message can carry."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _native(
