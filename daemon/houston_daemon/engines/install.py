@@ -88,6 +88,7 @@ def vllm_command(model: Path, port: int, eager: bool | None = None) -> list[str]
     command = ["/usr/bin/env", *(f"{key}={value}" for key, value in variables.items())]
     command += [str(folder / "bin" / "vllm"), "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
+    command += ["--disable-uvicorn-access-log"]  # the ledger has every request
     # Without free whitespace: a small model otherwise runs off into blanks (3 of 16 samples).
     structured = {"backend": "guidance", "disable_any_whitespace": True}
     command += ["--structured-outputs-config", json.dumps(structured)]

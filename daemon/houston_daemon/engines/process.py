@@ -2,8 +2,9 @@
 
 The server is a session of its own and outlives the daemon that started it. It is found again by
 pid and start time from a state file, so that a pid that was given to another program is never
-taken for it. The same code serves vLLM and the embedded server. Calls block for moments only,
-besides `stop`; it does not decide when to start again.
+taken for it. What a killed server leaves (vLLM samples in a child of its own) carries the state
+file's name in its environment and is ended too. The same code serves vLLM and the embedded server.
+Calls block for moments only, besides `stop`; it does not decide when to start again.
 """
 
 import os
@@ -11,13 +12,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
 
 from houston_shared.errors import HoustonError
+
+_MARK = "HOUSTON_ENGINE_STATE"
+_KILLED_WITHIN = 5.0
+"""Seconds in which the kernel takes down what was killed."""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -62,7 +67,11 @@ class EngineProcess:
         return self._state.pid if self._state else None
 
     def start(self) -> None:
-        """Start the server; it answers later. Raises HoustonError when it cannot be started."""
+        """Start the server; it answers later. Raises HoustonError when it cannot be started.
+
+        Whatever an earlier one of this state file left is ended first.
+        """
+        self.stop()
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self._log_file.open("ab") as log:
@@ -72,7 +81,11 @@ class EngineProcess:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    env={**os.environ, **self._environment},
+                    env={
+                        **os.environ,
+                        **self._environment,
+                        _MARK: str(self._state_file.absolute()),
+                    },
                 )
         except OSError as problem:
             raise HoustonError(f"Engine {self.name} cannot be started: {problem}.") from problem
@@ -110,14 +123,20 @@ class EngineProcess:
 
     def stop(self, seconds: float = 10.0) -> None:
         """End the server and its children: politely, after `seconds` by force."""
-        state = self._state
-        if state is not None:
-            # The session's leader may be gone while its children still hold memory and port.
-            _end_session(state, seconds, self.alive)
+        for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, _KILLED_WITHIN)):
+            _signal(self._marked(), number)
+            deadline = time.monotonic() + patience
+            while self._marked() and time.monotonic() < deadline:
+                time.sleep(0.05)
         if self._child is not None:
             self._child.wait()
         self._state = self._child = None
         self._state_file.unlink(missing_ok=True)
+
+    def _marked(self) -> list[int]:
+        """Living processes that this server, or one before it, started."""
+        mark = f"{_MARK}={self._state_file.absolute()}".encode()
+        return [pid for pid in _living() if mark in _environment(pid)]
 
 
 def answers(url: str, seconds: float = 5.0) -> bool:
@@ -148,32 +167,24 @@ def start_time(pid: int) -> int | None:
     return None if not fields or fields[0] in ("Z", "X") else int(fields[19])
 
 
-def _end_session(state: State, seconds: float, alive: Any) -> None:
-    if _members(state.pid):
-        _signal(state.pid, signal.SIGTERM)
-        deadline = time.monotonic() + seconds
-        while (alive() or _members(state.pid)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        _signal(state.pid, signal.SIGKILL)
-
-
-def _signal(session: int, number: signal.Signals) -> None:
-    for pid in _members(session):
-        try:
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # it ended in between
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue  # it ended in between
 
 
-def _members(session: int) -> list[int]:
-    """Living processes of a session."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            fields = _stat(int(entry.name))
-            if fields and fields[0] not in ("Z", "X") and int(fields[3]) == session:
-                found.append(int(entry.name))
-    return found
+def _living() -> list[int]:
+    """Ids of all living processes."""
+    ids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in ids if start_time(pid) is not None]
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Environment that a process was started with; empty when it is gone or another user's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
 
 
 def _stat(pid: int) -> list[str]:

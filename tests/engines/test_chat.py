@@ -1,0 +1,196 @@
+"""The chat engine against a real HTTP server that answers well, badly, late and not at all."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from houston_daemon.engines.chat import ChatEngine
+from houston_daemon.engines.http import Retry
+from houston_daemon.engines.protocol import (
+    EngineRefused,
+    EngineUnavailable,
+    Sampled,
+    SampleRequest,
+)
+from houston_shared.records import Call, Message
+from tests.engines.chat_server import ChatServer, delta, tool
+from tests.engines.conftest import free_port
+
+TOOL = {"name": "run_command", "parameters": {"type": "object", "properties": {}}}
+MESSAGES = (
+    Message(role="system", content="You act."),
+    Message(role="user", content="Begin."),
+    Message(
+        role="assistant",
+        content="I look.",
+        calls=(Call(id="1.0", name="run_command", arguments={"command": "ls"}),),
+    ),
+    Message(role="tool", content="README.md", call_id="1.0"),
+)
+FINE = [delta(content="Done."), delta("stop")]
+QUICK = Retry(attempts=4, first=0.01, longest=0.02, longest_asked=0.05)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    made = ChatServer()
+    made.start()
+    yield made
+    made.stop()
+
+
+def engine(server: ChatServer, **settings: Any) -> ChatEngine:
+    return ChatEngine("chat:test", server.url, "some-model", "secret", retry=QUICK, **settings)
+
+
+def ask(**changes: Any) -> SampleRequest:
+    return SampleRequest(None, MESSAGES, (TOOL,), 50, step=2, **changes)
+
+
+async def sampled(made: ChatEngine, request: SampleRequest | None = None) -> Sampled:
+    got = await made.sample(request or ask(), asyncio.Event())
+    await made.close()
+    return got
+
+
+PASSING = {
+    "too many requests": [(429, {"retry-after": "0.02"}), FINE],
+    "a wait longer than we give": [(429, {"retry-after": "3600"}), FINE],
+    "overloaded": [(503, {}), (500, {}), FINE],
+    "the connection drops in mid-stream": [[delta(content="Do"), "drop"], FINE],
+    "the stream ends without an end": [[delta(content="Do")], FINE],
+    "an error within the stream": [[{"error": {"message": "busy", "code": 503}}], FINE],
+}
+
+
+@pytest.mark.parametrize("case", PASSING)
+async def test_what_passes_is_tried_again(server: ChatServer, case: str) -> None:
+    server.answers = list(PASSING[case])
+    got = await sampled(engine(server))
+    assert (got.text, got.finish_reason) == ("Done.", "stop")
+    assert len(server.asked) == len(PASSING[case])
+    assert server.asked[0] == server.asked[-1]
+
+
+async def test_what_does_not_pass_is_unavailable_after_bounded_tries(server: ChatServer) -> None:
+    server.answers = [(503, {})] * 10
+    with pytest.raises(EngineUnavailable, match="4 attempts: it answered 503: not now"):
+        await sampled(engine(server))
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+async def test_a_refusal_is_not_tried_again(server: ChatServer, status: int) -> None:
+    server.answers = [(status, {}), FINE]
+    with pytest.raises(EngineRefused, match=str(status)):
+        await sampled(engine(server))
+    assert len(server.asked) == 1
+
+
+async def test_nobody_there_is_unavailable() -> None:
+    made = ChatEngine("chat:none", f"http://127.0.0.1:{free_port()}/v1", "m", retry=QUICK)
+    with pytest.raises(EngineUnavailable):
+        await made.ready()
+    with pytest.raises(EngineUnavailable):
+        await sampled(made)
+
+
+ARGUMENTS = {
+    "an object": ('{"command": "ls"}', {"command": "ls"}, ""),
+    "nothing": ("", {}, ""),
+    "cut off": ('{"command": "l', {}, "no JSON"),
+    "a list": ("[1]", {}, "no JSON object"),
+}
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+async def test_arguments_are_parsed_or_marked(server: ChatServer, case: str) -> None:
+    text, arguments, error = ARGUMENTS[case]
+    server.answers = [[delta(content="I try."), tool(text), delta("tool_calls")]]
+    got = await sampled(engine(server))
+    assert got.calls is not None
+    (call,) = got.calls
+    assert (call.name, call.arguments) == ("run_command", arguments)
+    assert (error in call.error) and bool(call.error) == bool(error)
+    assert got.thought == "I try."
+
+
+async def test_calls_in_pieces_are_joined_and_numbered(server: ChatServer) -> None:
+    pieces = [tool('{"command":'), tool("{}", 1, "finish"), tool(' "ls"}'), delta("tool_calls")]
+    server.answers = [pieces]
+    got = await sampled(engine(server))
+    assert [(call.id, call.name, call.arguments) for call in got.calls or ()] == [
+        ("2.0", "run_command", {"command": "ls"}),
+        ("2.1", "finish", {}),
+    ]
+
+
+async def test_the_context_is_sent_with_its_calls_and_tools(server: ChatServer) -> None:
+    server.answers = [FINE]
+    await sampled(engine(server))
+    (asked,) = server.asked
+    assert [message["role"] for message in asked["messages"]] == [m.role for m in MESSAGES]
+    (call,) = asked["messages"][2]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"command": "ls"}
+    assert asked["messages"][3]["tool_call_id"] == call["id"] == "1.0"
+    assert asked["tools"] == [{"type": "function", "function": TOOL}]
+    assert "seed" not in asked
+    assert server.keys == ["Bearer secret"]
+
+
+async def test_as_text_the_dialect_parses(server: ChatServer) -> None:
+    server.answers = [[delta(content='{"calls": []}'), delta("stop")]]
+    got = await sampled(engine(server, tools_mode="text"))
+    assert (got.calls, got.thought, got.text) == (None, None, '{"calls": []}')
+    assert "tools" not in server.asked[0]
+    assert {m["role"] for m in server.asked[0]["messages"]} == {"system", "user", "assistant"}
+
+
+async def test_reasoning_stays_apart(server: ChatServer) -> None:
+    server.answers = [[delta(reasoning_content="Hm. "), delta(content="Yes."), delta("stop")]]
+    got = await sampled(engine(server), ask(reasoning=True))
+    assert (got.text, got.thought, got.reasoning) == ("Yes.", "Yes.", "Hm. ")
+
+
+SWITCH = {
+    ("chat_template", True): {"chat_template_kwargs": {"enable_thinking": True}},
+    ("chat_template", False): {"chat_template_kwargs": {"enable_thinking": False}},
+    ("effort", True): {"reasoning_effort": "medium"},
+    ("effort", False): {},
+    ("none", True): {},
+}
+
+
+@pytest.mark.parametrize("case", SWITCH, ids=str)
+async def test_the_reasoning_switch(server: ChatServer, case: tuple[str, bool]) -> None:
+    server.answers = [FINE]
+    await sampled(engine(server, reasoning_field=case[0]), ask(reasoning=case[1]))
+    sent = {k: server.asked[0][k] for k in server.asked[0] if "reasoning" in k or "kwargs" in k}
+    assert sent == SWITCH[case]
+
+
+async def test_an_interrupt_keeps_the_text_and_frees_the_server(server: ChatServer) -> None:
+    server.answers = [[delta(content="Half a "), tool('{"a'), 600.0, delta("stop")]]
+    made, stop = engine(server), asyncio.Event()
+    running = asyncio.create_task(made.sample(ask(), stop))
+    assert await asyncio.to_thread(server.pausing.wait, 10)
+    await asyncio.sleep(0.5)  # for what was sent to arrive
+    stop.set()
+    got = await running
+    await made.close()
+    assert (got.text, got.finish_reason, got.calls) == ("Half a ", "interrupted", ())
+    assert await asyncio.to_thread(server.left.wait, 10)
+
+
+async def test_an_interrupt_ends_the_waiting_between_tries(server: ChatServer) -> None:
+    server.answers = [(503, {})] * 2
+    patient = Retry(attempts=2, first=600, longest=600)
+    made = ChatEngine("chat:test", server.url, "m", retry=patient)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.3, stop.set)
+    got = await made.sample(ask(), stop)
+    await made.close()
+    assert (got.finish_reason, got.text) == ("interrupted", "")
