@@ -86,9 +86,15 @@ def snippet(found: Sequence[Term], text: str) -> Snippet:
 
 
 def _pattern(term: Term) -> re.Pattern[str]:
-    edge = r"\b" if term.prefix and term.text[0].isalnum() else ""
-    words = r"\s+".join(map(re.escape, term.text.split()))
-    return re.compile(edge + words, re.IGNORECASE)
+    """Where the index would find the term: whole words, whatever stands between them.
+
+    Terms that the index cannot answer are looked for as they stand.
+    """
+    words = re.findall(r"[^\W_]+", term.text)
+    if not indexable([term]) or not words:
+        return re.compile(r"\s+".join(map(re.escape, term.text.split())), re.IGNORECASE)
+    end = "" if term.prefix else r"(?![^\W_])"
+    return re.compile(r"(?<![^\W_])" + r"[\W_]+".join(words) + end, re.IGNORECASE)
 
 
 def _line(text: str) -> str:

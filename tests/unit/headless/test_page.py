@@ -1,0 +1,59 @@
+"""Colours only where somebody looks at a terminal that wants them."""
+
+import io
+
+import pytest
+
+from houston_console.headless.page import Page, Span, span
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+CASES = {
+    "terminal": (Terminal, {"TERM": "xterm-256color"}, True),
+    "pipe": (io.StringIO, {"TERM": "xterm-256color"}, False),
+    "NO_COLOR": (Terminal, {"TERM": "xterm-256color", "NO_COLOR": "1"}, False),
+    "dumb": (Terminal, {"TERM": "dumb"}, False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_colours(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, environment, coloured = CASES[case]
+    stream = kind()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout", stream)
+    Page().line(span("hello\x1b[5m", "person"), " [bold]and[/bold] more")
+    said = stream.getvalue()
+    assert ("\x1b[1;33m" in said) is coloured
+    assert "\x1b[5m" not in said
+    assert "[bold]and[/bold] more" in said, "text is never markup"
+
+
+def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(span("a"), span(5)), (span("longer"), span(1000))]
+    Page().table(("name", "steps#"), rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "name    steps",
+        "a           5",
+        "longer   1000",
+    ]
+
+
+def test_a_cut_block_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Page().block("\n".join("abcdef"), "  ", limit=3)
+    assert capsys.readouterr().out.splitlines() == [
+        "  a",
+        "  b",
+        "  c",
+        "  … 3 more lines (--full)",
+    ]
+    Page().block("a\nb", "", limit=1)
+    assert capsys.readouterr().out == "a\nb\n", "one more line is shown, not counted"
+    assert span("a\nb").text == "a⏎b"
+    assert Span("x").tone == ""

@@ -1,0 +1,337 @@
+"""Reading commands: JSON that other programs rely on, text that cannot harm, clear errors."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from houston_daemon.recorder.journal import Key
+from houston_shared.records import (
+    Call,
+    FileChange,
+    ForkBody,
+    Head,
+    ObservationBody,
+)
+from houston_shared.store.bodies import Bookmarked, StoredState
+from tests.support.written_home import WrittenHome, sample
+from tests.unit.headless.conftest import Houston
+
+LOOK = Call(id="1.0", name="list_dir", arguments={"path": "."})
+HOSTILE = "or \x1b[31mred\x1b]0;title\x07 \x9b2J \u202eevil\u2066 \u200b\r\b\x7f \U000e0041"
+"""C0, DEL, C1, bidirectional controls, zero width, tags."""
+CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def history(written: WrittenHome, text: str = "a.txt") -> None:
+    """A rollout with a bit of everything, all of it holding `text`."""
+    written.rollout("words-aaaa", best_score=40.0, activity=text[:40])
+    head = Head(
+        system=text,
+        task=text,
+        tools=(),
+        rendered="",
+        token_ids=None,
+        dialect="",
+        tokenizer="",
+    )
+    written.head("words-aaaa", head)
+    written.guide("words-aaaa", "g-1", text)
+    call = Call(id="1.0", name=text, arguments={text: text})
+    change = FileChange(path=text, kind="added", added=3, removed=1, diff=text, note=text)
+    seen = ObservationBody(tail=text, files=(change,), attention=(text,))
+    written.step("words-aaaa", 1, sample(text, calls=(call,), policy=text), (text,), seen)
+    written.deliver("words-aaaa", 1, "g-1")
+    written.guide("words-aaaa", "g-2", text, author=text, verified=False)
+    written.fork("words-aaaa", 2, ForkBody(k=1, first_kept_step=2, summary=text))
+    written.step("words-aaaa", 2, sample(text, malformed=text))
+    written.event(Key("words-aaaa", 1), "bookmark", Bookmarked(author=text, note=text))
+    paused = StoredState(state="paused", by=f"person:{text}", reason=text)
+    written.event(Key("words-aaaa"), "state", paused)
+
+
+READING = {
+    "task list": ("task", "list"),
+    "rollout list": ("rollout", "list"),
+    "rollout show": ("rollout", "show", "words"),
+    "guidance": ("guidance", "words"),
+    "steps": ("steps", "words"),
+    "steps in full": ("steps", "words", "--full"),
+    "context": ("context", "words", "2"),
+    "search": ("search", "title OR"),
+    "tail": ("tail",),
+    "tail of one": ("tail", "words", "-n", "3"),
+    "log": ("log",),
+    "audit": ("log", "--audit"),
+}
+
+
+@pytest.mark.parametrize("json", [False, True])
+@pytest.mark.parametrize("case", READING)
+def test_hostile_text_never_reaches_a_terminal(
+    case: str, json: bool, written: WrittenHome, houston: Houston
+) -> None:
+    history(written, HOSTILE)
+    said = houston(*READING[case], *(["--json"] if json else []))
+    assert said.code == 0
+    assert said.out
+    assert not CONTROLS.search(said.out.replace("\n", ""))
+    assert not CONTROLS.search(said.err.replace("\n", ""))
+    if json and case not in ("task list", "rollout list", "log"):
+        assert HOSTILE in str(said.lines) or "title" in str(said.lines)
+
+
+@pytest.mark.parametrize("case", READING)
+def test_reading_works_while_the_daemon_is_down_and_does_not_speak_of_it(
+    case: str, written: WrittenHome, houston: Houston
+) -> None:
+    history(written, "title or")
+    said = houston(*READING[case])
+    assert said.code == 0
+    assert "daemon" not in said.out.replace("daemon started", "")
+    assert "daemon" not in said.err
+
+
+KEYS = {
+    "guidance": {"id", "rollout", "author", "text", "mode", "state", "step", "queued_at",
+                 "delivered_at"},
+    "steps": {"rollout", "step", "thought", "calls", "observation", "guidance", "files",
+              "verdict", "attention", "policy", "at", "active_seconds"},
+    "context": {"messages", "rendered", "token_ids", "drift", "parent"},
+}  # fmt: skip
+"""DESIGN §9: formats that other programs rely on."""
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_the_json_has_exactly_these_keys(case: str, written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    line = houston(*READING[case], "--json").lines[0]
+    assert set(line) == KEYS[case]
+
+
+def test_a_step_as_json(written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    step, second = houston("steps", "words", "--json").lines
+    assert step["calls"] == [{"id": "1.0", "name": "a.txt", "arguments": {"a.txt": "a.txt"}}]
+    assert step["observation"] == "a.txt\na.txt\n<real_user>a.txt</real_user>"
+    assert step["guidance"] == [{"id": "g-1", "author": "ada", "text": "a.txt"}]
+    assert step["files"] == [{"path": "a.txt", "added": 3, "removed": 1}]
+    assert (step["verdict"], step["attention"]) == (None, ["a.txt"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", step["at"])
+    assert (second["step"], second["active_seconds"]) == (2, 3.0)
+
+
+def test_guidance_as_json(written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    heard, waiting = houston("guidance", "words", "--json").lines
+    assert (heard["state"], heard["step"], heard["mode"]) == ("delivered", 1, "next")
+    assert (waiting["state"], waiting["step"], waiting["delivered_at"]) == ("queued", None, None)
+    assert waiting["verified"] is False
+
+
+def test_a_verdict_shows_in_its_step(written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    for source, keep in (("judge", 1), ("human", 0)):
+        key = {"rollout": "words-aaaa", "step": 1, "attempt": 1, "source": source}
+        written.insert("verdicts", **key, keep=keep, seq=1, at=1)
+    first, second = houston("steps", "words", "--json").lines
+    assert (first["verdict"], second["verdict"]) == ("mask", None)
+
+
+RANGES = {
+    "all": ((), [1, 2, 3, 4, 5]),
+    "from": (("--from", "4"), [4, 5]),
+    "to": (("--to", "2"), [1, 2]),
+    "between": (("--from", "2", "--to", "3"), [2, 3]),
+    "newest": (("-n", "2"), [4, 5]),
+    "newest of a range": (("-n", "2", "--to", "3"), [2, 3]),
+    "beyond": (("--from", "9"), []),
+}
+
+
+@pytest.mark.parametrize("case", RANGES)
+def test_a_range_of_steps(case: str, written: WrittenHome, houston: Houston) -> None:
+    written.rollout("r1")
+    for number in range(1, 6):
+        written.step("r1", number)
+    written.step("r1", 6, sample(calls=(LOOK,)), open=True)
+    flags, numbers = RANGES[case]
+    assert [line["step"] for line in houston("steps", "r1", *flags, "--json").lines] == numbers
+
+
+def test_more_steps_than_one_read_takes(written: WrittenHome, houston: Houston) -> None:
+    written.rollout("r1")
+    for number in range(1, 121):
+        written.step("r1", number)
+    lines = houston("steps", "r1", "--json").lines
+    assert [line["step"] for line in lines] == list(range(1, 121))
+
+
+def test_a_rollout_as_json(written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    (listed,) = houston("rollout", "list", "--json").lines
+    (shown,) = houston("rollout", "show", "words", "--json").lines
+    assert listed["state"] == shown["state"] == "paused"
+    assert listed.items() <= shown.items()
+    assert shown["guidance"] == {"queued": 1, "delivered": 1}
+    assert shown["drift"] == {"clean": 2}
+
+
+def test_a_rollout_without_a_sandbox_is_marked_in_the_list(
+    written: WrittenHome, houston: Houston
+) -> None:
+    written.rollout("r1", sandbox="none")
+    assert "[no sandbox]" in houston("rollout", "list").out
+    assert "[no sandbox]" in houston("rollout", "show", "r1").out
+
+
+def test_lists_are_narrowed(written: WrittenHome, houston: Houston) -> None:
+    written.rollout("r1", state="finished")
+    written.rollout("r2", task="other")
+    finished = houston("rollout", "list", "--state", "finished", "--json").lines
+    other = houston("rollout", "list", "--task", "other", "--json").lines
+    assert [[line["rollout"] for line in found] for found in (finished, other)] == [["r1"], ["r2"]]
+    assert houston("rollout", "list", "--state", "wrong").code == 2
+
+
+def test_long_observations_are_cut_and_say_so_unless_full(
+    written: WrittenHome, houston: Houston
+) -> None:
+    written.rollout("r1")
+    written.step("r1", 1, sample(calls=(LOOK,)), ("\n".join(f"line {n}" for n in range(100)),))
+    short, full = houston("steps", "r1").out, houston("steps", "r1", "--full").out
+    assert "line 99" not in short
+    assert "more lines (--full)" in short
+    assert "line 99" in full
+
+
+def test_the_context_goes_to_stdout_and_what_it_is_to_stderr(
+    written: WrittenHome, houston: Houston
+) -> None:
+    history(written)
+    said = houston("context", "words", "2")
+    assert said.out.startswith("[system]\na.txt\n")
+    assert "step 2: clean, without token ids" in said.err
+    assert houston("context", "words", "2", "--tokens").out == ""
+
+
+def test_the_audit_says_who_did_what(written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    finished = StoredState(state="finished", by="worker")
+    written.event(Key("words-aaaa"), "state", finished)
+    deeds = houston("log", "--audit", "--json").lines
+    assert [(line["who"], line["did"]) for line in deeds] == [
+        ("ada", "spec"),
+        ("ada", "guidance"),
+        ("a.txt", "guidance"),
+        ("a.txt", "bookmark"),
+        ("a.txt", "state"),
+    ]
+    assert [line["verified"] for line in deeds] == [True, True, False, True, True]
+    last = houston("log", "--audit", "-n", "1", "--json").lines
+    assert last == deeds[-1:]
+    assert "a.txt (unverified) guidance" in houston("log", "--audit").out
+
+
+def test_the_log_has_every_event_once(written: WrittenHome, houston: Houston) -> None:
+    for number in range(1, 4):
+        written.rollout(f"r{number}")
+        for step in range(1, 90):
+            written.step(f"r{number}", step)
+    lines = houston("log", "--json").lines
+    assert [line["seq"] for line in lines] == list(range(1, written.seq + 1))
+    of_one = houston("log", "--rollout", "r2", "--json").lines
+    assert {line["rollout"] for line in of_one} == {"r2"}
+    assert len(of_one) == 1 + 2 * 89
+    assert [x["seq"] for x in houston("log", "-n", "3", "--json").lines] == [
+        written.seq - 2,
+        written.seq - 1,
+        written.seq,
+    ]
+
+
+def test_tail_shows_the_last_events_of_the_kinds_asked_for(
+    written: WrittenHome, houston: Houston
+) -> None:
+    written.rollout("r1")
+    written.rollout("r2")
+    for step in range(1, 9):
+        written.step("r1", step)
+        written.step("r2", step)
+    lines = houston("tail", "r1", "-n", "2", "--kind", "sample", "--json").lines
+    assert [(x["rollout"], x["step"], x["kind"]) for x in lines] == [
+        ("r1", 7, "sample"),
+        ("r1", 8, "sample"),
+    ]
+    assert len(houston("tail").out.splitlines()) == 20
+    assert houston("tail", "-n", "0").out == ""
+
+
+def test_erased_text_shows_as_such(written: WrittenHome, houston: Houston) -> None:
+    history(written, "secret")
+    for seq in range(2, written.seq + 1):
+        kind = written.connection.execute(
+            "SELECT kind FROM events WHERE seq = ?", (seq,)
+        ).fetchone()[0]
+        if kind != "spec":
+            written.erase(seq)
+    for words in (("steps", "words"), ("tail",), ("guidance", "words"), ("context", "words", "2")):
+        said = houston(*words)
+        assert said.code == 0
+        assert "erased" in said.out
+    assert "secret" not in houston("tail", "--json").out
+
+
+def nothing(written: WrittenHome) -> None: ...
+
+
+def a_rollout(written: WrittenHome) -> None:
+    written.rollout("words-aaaa")
+    written.rollout("words-bbbb")
+
+
+ERRORS: dict[str, tuple[Callable[[WrittenHome], None], tuple[str, ...], int, str]] = {
+    "no rollout": (nothing, ("steps", "nobody"), 1, "no rollout 'nobody'"),
+    "an ambiguous one": (a_rollout, ("steps", "words"), 1, "2 rollouts begin with 'words'"),
+    "a near one": (a_rollout, ("rollout", "show", "words-aaab"), 1, "Near it: words-aaaa"),
+    "no step": (a_rollout, ("context", "words-a", "3"), 1, "no step 3"),
+    "search in no rollout": (nothing, ("search", "x", "--rollout", "q"), 1, "no rollout 'q'"),
+    "step zero": (a_rollout, ("context", "words-a", "0"), 2, "0 is not 1 or more"),
+    "steer nobody": (nothing, ("rollout", "pause", "nobody"), 1, "no rollout 'nobody'"),
+    "guide nobody": (nothing, ("guide", "nobody", "hi"), 1, "no rollout 'nobody'"),
+    "guide without a daemon": (a_rollout, ("guide", "words-a", "hi"), 69, "No daemon runs"),
+    "guide with nothing": (a_rollout, ("guide", "words-a", " "), 2, "no text to say"),
+    "withdraw nothing": (a_rollout, ("guidance", "words-a", "--withdraw", "g"), 1, "no guidance"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_says_cause_and_next_command(
+    case: str, written: WrittenHome, houston: Houston
+) -> None:
+    make, words, code, sentence = ERRORS[case]
+    make(written)
+    said = houston(*words)
+    assert (said.code, said.out) == (code, "")
+    assert sentence in said.err
+    assert code == 2 or "next: houston" in said.err
+
+
+def test_a_home_that_never_had_a_daemon(houston: Houston) -> None:
+    said = houston("rollout", "list")
+    assert (said.code, said.out) == (1, "")
+    assert "houston daemon start" in said.err
+    assert houston("guide", "r", "hi").code == 69
+
+
+def test_guidance_of_another_rollout_is_not_taken_back(
+    written: WrittenHome, houston: Houston
+) -> None:
+    a_rollout(written)
+    written.guide("words-aaaa", "g-1", "hi")
+    said = houston("guidance", "words-b", "--withdraw", "g-1")
+    assert said.code == 1
+    assert "belongs to words-aaaa" in said.err
