@@ -1,0 +1,163 @@
+"""Following shows every step once, in order, whatever the daemon does meanwhile."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+
+from houston_shared import wire
+from tests.integration.headless.conftest import Command, Desk
+from tests.support.recorder_client import Station
+
+
+def numbers(command: Command) -> list[int]:
+    return [json.loads(line)["step"] for line in command.lines()]
+
+
+def test_steps_are_followed_as_they_close_until_the_rollout_ends(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.step(1)
+    follower = desk.begin("steps", worker.rollout, "-f", "--json")
+    follower.until(1)
+    for step in range(2, 6):
+        worker.step(step)
+    follower.until(5)
+    worker.sample(6)
+    worker.intent(6)
+    assert numbers(follower) == [1, 2, 3, 4, 5], "an open step is none yet"
+    worker.result(6)
+    worker.observation(6, finished=True)
+    worker.say(wire.Moved, state="finished")
+    assert follower.ends() == 0
+    assert numbers(follower) == [1, 2, 3, 4, 5, 6]
+
+
+def test_following_survives_a_daemon_that_stops_and_comes_back(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.step(1)
+    rollout = worker.rollout
+    steps = desk.begin("steps", rollout, "-f", "--json")
+    tail = desk.begin("tail", rollout, "-f", "--json", "--kind", "observation")
+    steps.until(1)
+    tail.until(1)
+    desk.station.restart()
+    worker = desk.station.worker(rollout)
+    for step in range(2, 5):
+        worker.step(step)
+    steps.until(4)
+    tail.until(4)
+    assert numbers(steps) == numbers(tail) == [1, 2, 3, 4]
+
+
+def test_many_events_between_two_reads_are_all_shown(desk: Desk) -> None:
+    worker = desk.station.working()
+    tail = desk.begin("tail", "-f", "-n", "9999", "--json", "--kind", "sample")
+    worker.step(1)
+    tail.until(1)
+    for step in range(2, 301):
+        worker.step(step)
+    tail.until(300)
+    assert numbers(tail) == list(range(1, 301))
+
+
+def test_without_a_live_socket_changes_are_found_by_the_version_of_the_file(desk: Desk) -> None:
+    """As on a home whose sockets a group reader may not reach."""
+    worker = desk.station.working()
+    worker.step(1)
+    desk.environment["HOUSTON_HOME"] = str(desk.folder / "link")
+    (desk.folder / "link").mkdir()
+    for name in ("houston.db", "houston.db-wal", "houston.db-shm"):
+        os.link(desk.station.home.path / name, desk.folder / "link" / name)
+    follower = desk.begin("steps", worker.rollout, "-f", "--json")
+    follower.until(1)
+    worker.step(2)
+    follower.until(2)
+    assert numbers(follower) == [1, 2]
+
+
+def test_ctrl_c_ends_a_tail_without_a_traceback(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.step(1)
+    tail = desk.begin("tail", "-f")
+    tail.until(1)
+    tail.process.send_signal(signal.SIGINT)
+    assert tail.ends() == 130
+    assert tail.process.stderr is not None
+    assert tail.process.stderr.read() == b""
+
+
+def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:
+    worker = desk.station.working()
+    for step in range(1, 60):
+        worker.step(step)
+    done = subprocess.run(
+        f"{sys.executable} -m houston_shared.command log | head -n 1",
+        shell=True,
+        env=desk.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+HOSTILE = "\x1b[2J\x9b31m\u202egnp.exe red"
+
+
+def hostile_step(station: Station) -> str:
+    worker = station.working()
+    worker.sample(1, thought=HOSTILE)
+    worker.intent(1)
+    worker.result(1, text=HOSTILE)
+    worker.observation(1)
+    return worker.rollout
+
+
+def test_piped_output_has_no_escapes(desk: Desk) -> None:
+    rollout = hostile_step(desk.station)
+    desk.environment |= {"TERM": "xterm-256color", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
+    for words in (("steps", rollout), ("tail",), ("context", rollout, "1"), ("rollout", "list")):
+        said = desk.run(*words).stdout
+        assert said
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", said)
+
+
+def test_on_a_terminal_only_our_own_colours_are_written(desk: Desk) -> None:
+    rollout = hostile_step(desk.station)
+    environment = {**desk.environment, "TERM": "xterm-256color", "COLUMNS": "200"}
+    environment.pop("NO_COLOR", None)
+    said = in_a_terminal(["steps", rollout], environment)
+    assert "\x1b[1m" in said, "the step's title is bold"
+    left = re.sub("\x1b\\[[0-9;]*m", "", said).replace("\r\n", "\n")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", left)
+    plain = in_a_terminal(["steps", rollout], {**environment, "NO_COLOR": "1"})
+    assert "\x1b" not in plain
+
+
+def in_a_terminal(words: list[str], environment: dict[str, str]) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "houston_shared.command", *words],
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    found = b""
+    while select.select([ours], [], [], 30)[0]:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        found += data
+    os.close(ours)
+    assert process.wait(30) == 0
+    return found.decode()

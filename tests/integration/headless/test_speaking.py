@@ -1,0 +1,159 @@
+"""What a person says from the command line reaches the recorder, once, and its fate is shown."""
+
+import json
+import time
+
+from houston_shared import wire
+from tests.integration.headless.conftest import Desk
+
+
+def test_guidance_is_queued_heard_and_shown(desk: Desk) -> None:
+    worker = desk.station.working()
+    (said,) = desk.json("guide", worker.rollout, "Mind the gap.")
+    assert set(said) == {
+        "id", "rollout", "author", "text", "mode", "state", "step", "queued_at", "delivered_at",
+    }  # fmt: skip
+    assert (said["state"], said["step"], said["mode"]) == ("queued", None, "next")
+    ack = worker.step(1)
+    assert [one.text for one in ack.guidance] == ["Mind the gap."]
+    (now,) = desk.json("guidance", worker.rollout)
+    assert (now["id"], now["state"], now["step"]) == (said["id"], "delivered", 1)
+    (step,) = desk.json("steps", worker.rollout)
+    assert step["observation"].endswith("<real_user>Mind the gap.</real_user>")
+    assert step["guidance"] == [{"id": now["id"], "author": now["author"], "text": now["text"]}]
+
+
+def test_modes_words_and_standard_input(desk: Desk) -> None:
+    rollout = desk.station.working().rollout
+    desk.json("guide", rollout, "several", "words", "--wake")
+    desk.json("guide", rollout, "-", "--interrupt", stdin="two\nlines 先看\n")
+    found = desk.json("guidance", rollout)
+    assert [(one["mode"], one["text"]) for one in found] == [
+        ("wake", "several words"),
+        ("interrupt", "two\nlines 先看"),
+    ]
+    assert desk.run("guide", rollout, "x", "--wake", "--interrupt").returncode == 2
+
+
+def test_a_person_is_told_when_it_will_be_heard(desk: Desk) -> None:
+    (queued,) = desk.station.person().start()
+    assert "with its first observation" in desk.run("guide", queued, "x").stdout
+    worker = desk.station.working()
+    worker.step(1)
+    assert "at the end of step 2" in desk.run("guide", worker.rollout, "x").stdout
+    assert "cut short" in desk.run("guide", worker.rollout, "x", "--interrupt").stdout
+    desk.run("rollout", "pause", worker.rollout)
+    assert "is paused" in desk.run("guide", worker.rollout, "x").stdout
+
+
+def test_a_claimed_name_is_kept_and_marked(desk: Desk) -> None:
+    rollout = desk.station.working().rollout
+    (said,) = desk.json("guide", rollout, "x", "--as", "grace")
+    assert (said["author"], said["verified"]) == ("grace", False)
+    assert "grace (unverified)" in desk.run("guidance", rollout).stdout
+
+
+def test_guidance_is_taken_back_and_changed_until_it_is_heard(desk: Desk) -> None:
+    worker = desk.station.working()
+    first, second, third = (desk.json("guide", worker.rollout, text)[0] for text in "abc")
+    (withdrawn,) = desk.json("guidance", worker.rollout, "--withdraw", first["id"])
+    assert withdrawn["state"] == "withdrawn"
+    (edited,) = desk.json("guidance", worker.rollout, "--edit", second["id"], "better")
+    assert (edited["text"], edited["revision"]) == ("better", 2)
+    assert [one.text for one in worker.step(1).guidance] == ["better", "c"]
+    for words in (("--withdraw", third["id"]), ("--edit", third["id"], "too late")):
+        late = desk.run("guidance", worker.rollout, *words)
+        assert late.returncode == 1
+        assert "already delivered at step 1" in late.stderr
+    audit = desk.json("log", "--audit", "--rollout", worker.rollout)
+    assert [one["did"] for one in audit if one["did"] != "spec"] == [
+        "guidance", "guidance", "guidance", "withdraw", "edit",
+    ]  # fmt: skip
+
+
+def test_a_rollout_is_paused_resumed_and_cancelled(desk: Desk) -> None:
+    (rollout,) = desk.station.person().start()
+    for action, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        (now,) = desk.json("rollout", action, rollout, "--wait", "10", "--reason", f"for {action}")
+        assert now["state"] == state
+        assert now["reason"] == f"for {action}"
+    ended = desk.run("rollout", "pause", rollout)
+    assert ended.returncode == 1
+    assert "has ended (cancelled)" in ended.stderr
+    heard = desk.run("guide", rollout, "x")
+    assert (heard.returncode, "nobody would hear it" in heard.stderr) == (1, True)
+
+
+def test_waiting_for_a_worker_that_does_not_come_to_a_safe_point(desk: Desk) -> None:
+    worker = desk.station.working()
+    said = desk.run("rollout", "cancel", worker.rollout)
+    assert said.returncode == 0
+    assert "at its next safe point" in said.stdout
+    waited = desk.run("rollout", "cancel", worker.rollout, "--wait", "0.3")
+    assert waited.returncode == 75
+    assert f"houston rollout show {worker.rollout}" in waited.stderr
+    waiting = desk.begin("rollout", "cancel", worker.rollout, "--wait", "--json")
+    time.sleep(0.5)
+    worker.say(wire.Moved, state="cancelled")
+    assert waiting.ends() == 0
+    assert json.loads(waiting.lines()[0])["state"] == "cancelled"
+
+
+def test_search_through_the_recorders_own_index(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.sample(1, thought="Where is the needle?")
+    worker.intent(1)
+    worker.result(1, text="in the haystack")
+    worker.observation(1)
+    newest = desk.station.query("SELECT max(seq) FROM events")[0][0]
+
+    def indexed() -> bool:
+        import sqlite3
+
+        path = desk.station.home.search_database
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            return bool(connection.execute("SELECT seq FROM indexed").fetchone()[0] >= newest)
+        finally:
+            connection.close()
+
+    desk.until(indexed)
+    (hit,) = desk.json("search", "needle")
+    assert (hit["rollout"], hit["step"], hit["kind"]) == (worker.rollout, 1, "sample")
+    said = desk.run("search", "haystack", "--rollout", worker.rollout)
+    assert "in the haystack" in said.stdout
+    assert said.stderr == ""
+
+
+def test_commands_import_nothing_that_they_do_not_need(desk: Desk) -> None:
+    """No Textual ever; rich, ZeroMQ and the rest only where they are used (start under 60 ms)."""
+    worker = desk.station.working()
+    worker.step(1)
+    heavy = ("textual", "rich", "zmq", "aiosqlite", "tokenizers", "zstandard", "asyncio")
+    probe = (
+        "import sys; from houston_shared.command import main; code = main(sys.argv[1:]);"
+        f" print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    needs = {
+        ("rollout", "list"): [],
+        ("rollout", "show", worker.rollout): [],
+        ("steps", worker.rollout, "--json"): [],
+        ("tail",): [],
+        ("log", "--audit"): [],
+        ("search", "x"): [],
+        ("guidance", worker.rollout): [],
+        ("task", "list"): [],
+    }
+    import subprocess
+    import sys
+
+    for words, loaded in needs.items():
+        done = subprocess.run(
+            [sys.executable, "-c", probe, *words],
+            env=desk.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stderr.splitlines()[-1] == str(loaded), words
