@@ -28,11 +28,13 @@ class Batch:
         self._durations: deque[float] = deque(maxlen=_REMEMBER)
         self.full = ""
         """What is wrong while the disk is full; empty when it is not."""
+        self.fault = ""
+        """The last fault of a handler; it stays until the daemon ends."""
 
     def run(self, works: Sequence[Work]) -> None:
         """Do all in one transaction and commit; when this returns, answers may leave.
 
-        Raises whatever is neither a refusal, bad data nor a full disk: the recorder then ends.
+        Raises what is wrong with the database or the disk: the recorder then ends.
         """
         try:
             self._transaction(works)
@@ -95,6 +97,15 @@ class Batch:
             self._undo(before)
             LOGGER.warning("a message held values that cannot be stored: %s", problem)
             work.refuse(Refusal("INVALID", f"The values cannot be stored: {problem}."))
+        except (OSError, MemoryError):
+            raise
+        except Exception as problem:
+            # A fault of ours met by one message must not end every rollout: it is undone, named
+            # and answered. Whatever touches the database or the disk is never handled here.
+            self._undo(before)
+            self.fault = f"{type(problem).__name__}: {problem}"
+            LOGGER.exception("a message could not be handled")
+            work.refuse(Refusal("INVALID", f"It could not be handled ({self.fault})."))
         else:
             store.connection.execute("RELEASE message")
 

@@ -182,7 +182,12 @@ class Loop:
             wal_bytes=self._maintenance.wal_bytes,
             consoles=lambda: self._live.listeners,
             search_seq=lambda: self._search.seq,
-            problem=lambda: self._batch.full or self._maintenance.problem or self._search.problem,
+            problem=lambda: (
+                self._batch.full
+                or self._maintenance.problem
+                or self._search.problem
+                or self._batch.fault
+            ),
         )
 
 

@@ -1,0 +1,80 @@
+"""One worker acts for a rollout: the one with the newest lease."""
+
+import os
+from typing import Any
+
+import pytest
+
+from houston_shared import wire
+from houston_shared.errors import HoustonError
+from tests.support.recorder_client import Station, Worker, sample
+
+
+def test_a_successor_ends_its_predecessor(station: Station) -> None:
+    old = station.working()
+    old.step(1)
+    new = station.worker(old.rollout)
+    for said in (old.sample(2), old.hello(), old.say(wire.Heartbeat), old.observation(1)):
+        assert isinstance(said, wire.Refused)
+        assert said.code == "STALE_LEASE"
+    assert isinstance(new.step(2), wire.Ack)
+
+
+@pytest.mark.parametrize("lease", [0, 2, -1, 2**63, 2**64 - 1])
+def test_only_the_lease_that_was_given_counts(station: Station, lease: int) -> None:
+    worker = station.working()
+    forged = Worker(station.home, worker.rollout, lease)
+    said = forged.sample(1)
+    forged.close()
+    assert isinstance(said, wire.Refused)
+    assert said.code == "STALE_LEASE"
+
+
+def test_a_lease_outlives_the_daemon_and_grows(station: Station) -> None:
+    worker = station.working()
+    rollout, lease = worker.rollout, worker.lease
+    worker.step(1)
+    station.restart()
+    assert station.recorder.runnable() == [rollout]
+    new = station.worker(rollout)
+    assert new.lease == lease + 1
+    assert isinstance(new.step(2), wire.Ack)
+
+
+def _hello(rollout: str, **fields: Any) -> wire.Hello:
+    return wire.Hello(**{"rollout": rollout, "lease": 1, "pid": os.getpid(), **fields})
+
+
+def test_refusals_name_their_reason(station: Station) -> None:
+    worker = station.working()
+    cases = {
+        "PROTOCOL": _hello(worker.rollout, protocol=99),
+        "UNKNOWN": _hello("probe-none"),
+        "STALE_LEASE": wire.StoreSample(
+            rollout=worker.rollout, lease=7, step=1, attempt=1, sample=sample(1)
+        ),
+    }
+    for code, message in cases.items():
+        said = worker.ask(message)
+        assert isinstance(said, wire.Refused)
+        assert said.code == code
+
+
+def test_a_failed_worker_fails_its_rollout_and_an_old_one_does_not(station: Station) -> None:
+    worker = station.working()
+    new = station.worker(worker.rollout)
+    station.recorder.worker_ended(worker.rollout, worker.lease, "it was replaced")
+    assert station.query("SELECT state FROM rollouts") == [("running",)]
+    station.recorder.worker_ended(worker.rollout, new.lease, "it crashed three times")
+    assert station.query("SELECT state, reason FROM rollouts") == [
+        ("failed", "it crashed three times")
+    ]
+
+
+def test_what_cannot_run_is_not_assigned(station: Station) -> None:
+    person = station.person()
+    (rollout,) = person.start()
+    person.ask(wire.Steer(rollout=rollout, action="cancel"))
+    for name in (rollout, "probe-none"):
+        with pytest.raises(HoustonError, match="cannot be assigned"):
+            station.recorder.assign(name)

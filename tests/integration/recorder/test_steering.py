@@ -1,0 +1,197 @@
+"""Starting, pausing, resuming and cancelling: who may, what follows, what a restart keeps."""
+
+import pytest
+
+from houston_daemon.recorder.protocol import StopAsked, Wanted
+from houston_shared import records, wire
+from tests.support.recorder_client import TASK, Person, Station, spec
+
+
+def state(station: Station, rollout: str) -> tuple[str, str]:
+    ((found, owner),) = station.query("SELECT state, paused_by FROM rollouts WHERE id = ?", rollout)
+    return found, owner
+
+
+def steer(person: Person, rollout: str, action: str) -> object:
+    return person.ask(wire.Steer(rollout=rollout, action=action, reason="because"))  # type: ignore[arg-type]
+
+
+def test_a_start_is_done_once_for_each_request(station: Station) -> None:
+    person = station.person()
+    first = person.start(3, request="r")
+    assert len(set(first)) == 3
+    assert person.start(3, request="r") == first
+    assert len(person.start(1, request="s")) == 1
+    assert Wanted() in station.heard
+    assert station.query("SELECT count(*) FROM events WHERE kind = 'task'") == [(1,)]
+    assert station.query("SELECT count(*), min(sandbox) FROM rollouts") == [(4, "none")]
+
+
+WRONG_STARTS = {
+    "no rollouts": wire.StartRollouts(request="r", specs=()),
+    "no request key": wire.StartRollouts(request="", specs=(spec(),)),
+    "an unreadable task": wire.StartRollouts(
+        request="r",
+        specs=(
+            records.RolloutSpec(
+                rollout="",
+                task=records.TaskRecord(name="x", folder="/", definition="= =", instructions="i"),
+                engine="e",
+                engine_settings={},
+            ),
+        ),
+    ),
+    "a task of another name": wire.StartRollouts(
+        request="r",
+        specs=(
+            records.RolloutSpec(
+                rollout="",
+                task=records.TaskRecord(name="x", folder="/", definition=TASK, instructions="i"),
+                engine="e",
+                engine_settings={},
+            ),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_STARTS)
+def test_a_start_that_cannot_be_done_starts_nothing(station: Station, name: str) -> None:
+    denied = station.person().ask(WRONG_STARTS[name])
+    assert isinstance(denied, wire.Denied)
+    assert station.query("SELECT count(*) FROM rollouts") == [(0,)]
+
+
+def test_a_queued_rollout_is_paused_resumed_and_cancelled(station: Station) -> None:
+    person = station.person()
+    (rollout,) = person.start()
+    assert isinstance(steer(person, rollout, "pause"), wire.Done)
+    assert isinstance(steer(person, rollout, "pause"), wire.Done)
+    assert state(station, rollout)[0] == "paused"
+    assert state(station, rollout)[1].startswith("person:")
+    assert station.recorder.runnable() == []
+    assert isinstance(steer(person, rollout, "resume"), wire.Done)
+    assert state(station, rollout) == ("queued", "")
+    assert station.recorder.runnable() == [rollout]
+    assert isinstance(steer(person, rollout, "cancel"), wire.Done)
+    assert state(station, rollout)[0] == "cancelled"
+    assert isinstance(steer(person, rollout, "cancel"), wire.Done)
+    assert isinstance(steer(person, rollout, "resume"), wire.Denied)
+
+
+def test_a_running_rollout_goes_on_after_its_pause(station: Station) -> None:
+    worker, person = station.working(), station.person()
+    steer(person, worker.rollout, "pause")
+    assert worker.step(1).control.pause  # what was under way is still stored
+    steer(person, worker.rollout, "resume")
+    assert state(station, worker.rollout) == ("running", "")
+    assert not worker.say(wire.Heartbeat).control.pause
+
+
+def test_a_worker_is_told_to_cancel_and_ends_it(station: Station) -> None:
+    worker, person = station.working(), station.person()
+    worker.sample(1)
+    steer(person, worker.rollout, "cancel")
+    assert state(station, worker.rollout)[0] == "running"
+    assert worker.intent(1).control.cancel
+    assert isinstance(steer(person, worker.rollout, "pause"), wire.Denied)
+    assert isinstance(worker.say(wire.Moved, state="cancelled"), wire.Ack)
+    assert worker.say(wire.Moved, state="cancelled").duplicate
+    assert station.query("SELECT state, reason FROM rollouts") == [("cancelled", "because")]
+
+
+@pytest.mark.parametrize("how", ["the worker ends", "the daemon restarts"])
+def test_a_cancel_outlives_the_worker_that_should_do_it(station: Station, how: str) -> None:
+    worker = station.working()
+    steer(station.person(), worker.rollout, "cancel")
+    if how == "the worker ends":
+        station.recorder.worker_ended(worker.rollout, worker.lease, "")
+    else:
+        station.restart()
+    assert state(station, worker.rollout)[0] == "cancelled"
+    assert station.recorder.runnable() == []
+
+
+def test_only_the_engine_resumes_what_waits_for_it(station: Station) -> None:
+    person = station.person()
+    mine, other = person.start(engine="a") + person.start(engine="b")
+    worker = station.worker(mine)
+    station.recorder.pause_for_engine("a", True, "it does not answer")
+    assert state(station, mine) == ("paused", "engine")
+    assert state(station, other) == ("queued", "")
+    assert worker.say(wire.Heartbeat).control.pause
+    denied = steer(person, mine, "resume")
+    assert isinstance(denied, wire.Denied)
+    assert "engine" in denied.cause
+    assert isinstance(steer(person, mine, "pause"), wire.Denied)
+    station.recorder.pause_for_engine("a", False)
+    assert state(station, mine) == ("running", "")
+
+
+def test_an_engine_that_comes_back_resumes_no_person_s_pause(station: Station) -> None:
+    worker = station.working()
+    steer(station.person(), worker.rollout, "pause")
+    station.recorder.pause_for_engine("script:x", True, "down")
+    station.recorder.pause_for_engine("script:x", False)
+    assert state(station, worker.rollout)[0] == "paused"
+
+
+def test_a_worker_waits_for_its_engine_and_goes_on(station: Station) -> None:
+    worker = station.working()
+    assert isinstance(worker.say(wire.Moved, state="paused", reason="no engine"), wire.Ack)
+    assert state(station, worker.rollout) == ("paused", "engine")
+    assert isinstance(worker.say(wire.Moved, state="running"), wire.Ack)
+    assert state(station, worker.rollout) == ("running", "")
+
+
+def test_status_stop_and_drain(station: Station) -> None:
+    worker, person = station.working(), station.person()
+    station.recorder.report(1, {"embedded": "ready"}, "an old error")
+    status = person.ask(wire.AskStatus())
+    assert status.state == "running"
+    assert status.rollouts == {"running": 1}
+    assert status.engines == {"embedded": "ready"}
+    assert status.last_error == "an old error"
+    assert status.epoch == station.recorder.epoch == 1
+    person.ask(wire.StopDaemon(keep_engine=True))
+    assert StopAsked(keep_engine=True) in station.heard
+    station.recorder.drain()
+    assert worker.say(wire.Heartbeat).control.drain
+    assert person.ask(wire.AskStatus()).state == "draining"
+    station.restart()
+    assert station.recorder.epoch == 2
+
+
+def test_evaluations_searches_files_and_terminals_have_rows(station: Station) -> None:
+    worker = station.working()
+    worker.sample(1)
+    for index, fields in enumerate(
+        (
+            {"overall_score": 40, "state": "scored", "counted": True, "seconds": 1.5},
+            {"overall_score": None, "state": "format", "counted": False, "seconds": 0.5},
+            {"overall_score": 30.5, "state": "scored", "counted": True, "seconds": 1.0},
+        )
+    ):
+        worker.intent(1, index)
+        worker.result(1, index, kind="eval", fields=fields)
+    worker.intent(1, 3)
+    worker.result(1, 3, kind="search", fields={"query": "q" * 300, "total_results": 7})
+    worker.observation(
+        1,
+        files=(records.FileChange(path="a.py", kind="changed", added=3, removed=1),),
+        spans=(records.TerminalSpan(host="local", terminal="main", start=0, end=99),),
+        snapshot="abc",
+        attention=("error",),
+    )
+    assert station.query("SELECT evaluations, best_score, last_score FROM rollouts") == [
+        (2, 40.0, 30.5)
+    ]
+    assert station.query("SELECT number, score, state FROM evaluations ORDER BY number") == [
+        (1, 40.0, "scored"),
+        (2, None, "format"),
+        (3, 30.5, "scored"),
+    ]
+    assert station.query("SELECT length(query), results, idx FROM searches") == [(200, 7, 3)]
+    assert station.query("SELECT path, added FROM file_changes") == [("a.py", 3)]
+    assert station.query("SELECT name, end FROM terminals") == [("main", 99)]
+    assert station.query("SELECT attention, snapshot, score FROM steps") == [("error", "abc", 30.5)]
