@@ -24,6 +24,7 @@ from houston_daemon.recorder.protocol import (
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
 from houston_daemon.service.log import LOGGER, LogFile
 from houston_daemon.service.notify import notify, watchdog_seconds
 from houston_daemon.service.progress import Standing, read_standings
@@ -62,6 +63,7 @@ class Supervisor:
         inbox: Inbox,
         workers: Workers,
         engines: Engines,
+        leftovers: Leftovers,
         log: LogFile,
     ) -> None:
         self._loaded = loaded
@@ -69,6 +71,7 @@ class Supervisor:
         self._inbox = inbox
         self._workers = workers
         self._engines = engines
+        self._leftovers = leftovers
         self._log = log
         self._leaving: _Leaving | None = None
         self._error = ""
@@ -104,6 +107,8 @@ class Supervisor:
                 self._workers.ended(event, time.monotonic(), self._read())
             case EngineState():
                 self._engine_changed(event)
+            case LeftoversEnded():
+                self._leftovers.ended()
             case StopAsked(keep_engine):
                 self._leave(keep_engine, "a person asked")
             case RecorderFailed(cause):
@@ -124,6 +129,7 @@ class Supervisor:
     def _read(self) -> dict[str, Standing]:
         """How rollouts stand; as last read while the disk is too full to read."""
         try:
+            self._leftovers.look(self._workers)
             self._standings = read_standings(self._loaded.home.database)
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)

@@ -14,6 +14,7 @@ from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
 from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
 from houston_daemon.service.notify import notify
 from houston_daemon.service.spawn import Spawned, spawn_worker
@@ -123,7 +124,8 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     ready.say(ready_fd, ready.Report(ready=True))
     notify("READY=1")
     LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
-    supervisor = Supervisor(loaded, recorder, inbox, workers, engines, log)
+    leftovers = Leftovers(loaded.home.database, loaded.host_root, inbox)
+    supervisor = Supervisor(loaded, recorder, inbox, workers, engines, leftovers, log)
     code = RECORDER_FAILED
     try:
         code = supervisor.run()

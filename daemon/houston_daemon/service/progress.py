@@ -28,3 +28,14 @@ def read_standings(database: Path) -> dict[str, Standing]:
             " ('queued', 'running') OR (state = 'paused' AND paused_by = 'engine')"
         ).fetchall()
     return {row[0]: Standing(row[1], row[2], bool(row[3])) for row in rows}
+
+
+def read_ended(database: Path, after: int) -> tuple[list[str], int]:
+    """Rollouts that ended with an event later than `after`, and the newest such event."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
+        rows = reader.execute(
+            "SELECT id, last_seq FROM rollouts WHERE state IN ('finished', 'failed', 'cancelled')"
+            " AND last_seq > ? ORDER BY last_seq",
+            (after,),
+        ).fetchall()
+    return [row[0] for row in rows], rows[-1][1] if rows else after

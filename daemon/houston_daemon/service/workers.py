@@ -89,6 +89,10 @@ class Workers:
         """How many run."""
         return len(self._live)
 
+    def __contains__(self, rollout: object) -> bool:
+        """Whether a worker of this rollout runs."""
+        return rollout in self._live
+
     def fill(self, now: float, standings: dict[str, Standing], reachable: Reachable) -> None:
         """Start workers for runnable rollouts, oldest first, as far as the limits allow.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.service.leftovers import serves
 from tests.support.station import Station, alive
 
 
@@ -107,6 +108,24 @@ def test_a_rollout_whose_worker_always_dies_fails_with_the_last_line_of_its_log(
     assert over(station, rollout) == "failed"
     (reason,) = station.query("SELECT reason FROM rollouts WHERE id = ?", rollout)[0]
     assert "5 times" in reason
+
+
+def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station) -> None:
+    """Its worker was killed, and it is cancelled before the next one starts."""
+    command = {"command": "sleep 600 & echo there", "session_id": "main"}
+    steps = [{"thought": "", "calls": [{"name": "run_command", "arguments": command}]}]
+    station.start()
+    (rollout,) = station.rollout(task(station), station.script([*steps, *thinking(1, 600)]))
+    station.until(lambda: stored(station, rollout) >= 1)
+    folder = station.host_root / "rollouts" / rollout / "terminals"
+    assert serves(folder)
+    for _ in range(4):  # from the third death on there is time enough before the next worker
+        station.until(lambda: running(station, rollout), 60)
+        os.kill(worker(station, rollout), signal.SIGKILL)
+        station.until(lambda: not running(station, rollout))
+    station.run("rollout", "cancel", rollout)
+    assert over(station, rollout) == "cancelled"
+    station.until(lambda: not serves(folder), 30, "its tmux server has ended")
 
 
 def running(station: Station, rollout: str) -> bool:

@@ -1,0 +1,91 @@
+"""Terminals of rollouts that ended without a worker: cancelled while paused, failed after deaths.
+
+A worker ends its rollout's terminals itself. Where none was left to do it, the supervisor finds
+the living tmux server and has a short process of its own end it: `python -m
+houston_daemon.service.leftovers HOST_ROOT ROLLOUT…`.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.log import LOGGER
+from houston_daemon.service.progress import read_ended
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoversEnded:
+    """The process that ended terminals is done."""
+
+
+class Leftovers:
+    """What is left on this host; used from the supervisor's thread only."""
+
+    def __init__(self, database: Path, host_root: Path, inbox: Inbox) -> None:
+        self._database = database
+        self._root = host_root
+        self._inbox = inbox
+        self._seen = 0
+        self._waiting: set[str] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def look(self, live: Container[str]) -> None:
+        """End terminals of rollouts that ended since the last look and have no live worker."""
+        ended, self._seen = read_ended(self._database, self._seen)
+        self._waiting.update(ended)
+        ready = {rollout for rollout in self._waiting if rollout not in live}
+        if self._process is not None or not ready:
+            return
+        self._waiting -= ready
+        found = sorted(r for r in ready if serves(self._root / "rollouts" / r / "terminals"))
+        if found:
+            LOGGER.info("ending terminals of %s", ", ".join(found))
+            self._start(found)
+
+    def ended(self) -> None:
+        """Take note that the process is done."""
+        if self._process is not None and (code := self._process.wait()):
+            LOGGER.warning("terminals could not all be ended (exit code %s)", code)
+        self._process = None
+
+    def _start(self, rollouts: list[str]) -> None:
+        command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
+        self._process = subprocess.Popen(
+            [*command, str(self._root), *rollouts],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._inbox.watch(os.pidfd_open(self._process.pid), LeftoversEnded())
+
+
+def serves(folder: Path) -> bool:
+    """Whether a tmux server answers for the terminals in `folder`."""
+    note = folder / "socket"
+    try:
+        place = Path(note.read_text(encoding="utf-8").strip())
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.connect(str(place))
+    except OSError:
+        return False
+    return True
+
+
+async def end(root: Path, rollouts: list[str]) -> None:
+    """End every terminal of these rollouts, and what runs in them."""
+    from houston_daemon.hosts.local import LocalHost
+
+    for rollout in rollouts:
+        host = LocalHost(root, rollout, sandbox="none", network=False, hidden=())
+        await host.destroy_terminals()
+        await host.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(end(Path(sys.argv[1]), sys.argv[2:]))
