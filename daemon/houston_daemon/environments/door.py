@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from houston_shared import real_user
 from houston_shared.safe_text import safe
 
+_HEAD = 4_000
+"""Most characters of a head: it says what happened, in a few lines."""
+_LEAST = 200
+"""Characters that a body gets in any case."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -49,20 +54,24 @@ def cut(text: str, limit: int, how: str = "") -> tuple[str, int]:
     return "\n".join(part for part in (before, notice, after) if part), len(between)
 
 
-def through(data: bytes | str, limit: int, how: str = "") -> Shown:
-    """Bring text through the door.
+def through(body: bytes | str, limit: int, how: str = "", head: str = "") -> Shown:
+    """Bring text through the door: `head`, which stays whole, and `body` below it, cut to fit.
 
-    A look-alike that hides behind characters that do not show is disarmed before these become
-    visible, or it would no longer be recognised (and counted) as what it was meant to be.
+    Disarming is done once and last, over both: twice would escape what is already dead.
     """
-    text, hidden = _decoded(data), 0
+    before, after = _decoded(head), _decoded(body)
+    top = str(safe(before))[:_HEAD]
+    bottom, missing = cut(str(safe(after)), max(_LEAST, limit - len(top)), how)
+    disarmed = real_user.disarm("\n".join(part for part in (top, bottom) if part))
+    return Shown(disarmed.text, disarmed.found + _hidden(before) + _hidden(after), missing)
+
+
+def _hidden(text: str) -> int:
+    """Look-alikes that hide behind characters which do not show: made visible they are dead."""
     shown = str(safe(text))
-    if shown != text:
-        text, hidden = real_user.disarm(text)
-        shown = str(safe(text))
-    short, missing = cut(shown, limit, how)
-    disarmed = real_user.disarm(short)
-    return Shown(disarmed.text, hidden + disarmed.found, missing)
+    if shown == text:
+        return 0
+    return max(0, real_user.disarm(text).found - real_user.disarm(shown).found)
 
 
 def _decoded(data: bytes | str) -> str:

@@ -124,6 +124,7 @@ async def test_two_gigabytes_of_one_line_are_not_loaded(files: Files) -> None:
     tracemalloc.stop()
     first, second = window.content.split("\n")
     assert first == "2000 text"
+    assert "at least" in second
     assert second.endswith("more bytes in this line]")
     assert window.total_lines is None
     assert peak < 20 << 20

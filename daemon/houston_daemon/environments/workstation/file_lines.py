@@ -10,7 +10,7 @@ BLOCK = 1 << 20
 LINE_BYTES = 4_000
 """A line is shown up to here."""
 COUNT_BYTES = 256 * BLOCK
-"""Lines of larger files are not counted."""
+"""Lines of larger files are not counted, and longer lines not passed over to the next."""
 
 
 class Line(NamedTuple):
@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
     data: bytes
     more: int
-    """Bytes of it that were not read."""
+    """Bytes of it that were passed over; from COUNT_BYTES on there may be yet more."""
 
 
 class Window(NamedTuple):
@@ -91,6 +91,8 @@ def window(file: BinaryIO, first: int, lines: int, most_bytes: int) -> Window:
             return Window(first, found, True)
         found.append(line)
         taken += len(line.data) + 8
+        if line.more >= COUNT_BYTES:
+            break
     return Window(first, found, False)
 
 
@@ -108,7 +110,7 @@ def _line(file: BinaryIO) -> Line | None:
 def _skip_line(file: BinaryIO) -> int:
     """Pass over the rest of a line; bytes that were passed, without the line feed."""
     passed = 0
-    while block := file.read(BLOCK):
+    while passed < COUNT_BYTES and (block := file.read(BLOCK)):
         place = block.find(b"\n")
         if place >= 0:
             file.seek(place + 1 - len(block), os.SEEK_CUR)

@@ -130,7 +130,10 @@ def _numbered(window: file_lines.Window) -> str:
 
 def _text(line: file_lines.Line) -> str:
     text = line.data.decode("utf-8", "replace")
-    return f"{text} [… {line.more} more bytes in this line]" if line.more else text
+    if not line.more:
+        return text
+    least = "at least " if line.more >= file_lines.COUNT_BYTES else ""
+    return f"{text} [… {least}{line.more} more bytes in this line]"
 
 
 def _is_utf8(data: bytes) -> bool:

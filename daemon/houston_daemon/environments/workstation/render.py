@@ -74,7 +74,7 @@ def _(one: seen.Sessions) -> Text:
     if not one.sessions:
         return Text("No sessions. run_command opens one.")
     lines = [f"{entry.session_id}: {_entry_state(entry)}" for entry in one.sessions]
-    return Text(f"{len(lines)} sessions:", "\n".join(lines))
+    return Text(f"Sessions ({len(lines)}):", "\n".join(lines))
 
 
 def _entry_state(entry: seen.SessionEntry) -> str:
@@ -143,7 +143,8 @@ def _(one: seen.Listing) -> Text:
     more = one.total - len(one.entries)
     tail = f", {more} more not listed" if more else ""
     hidden = f", {one.hidden} hidden" if one.hidden else ""
-    head = f"{one.path}: {one.total} entries{hidden}{tail}"
+    noun = "entry" if one.total == 1 else "entries"
+    head = f"{one.path}: {one.total} {noun}{hidden}{tail}"
     how = "list a folder below, or find_file with a pattern"
     return Text(head, "\n".join(map(_entry, one.entries)), how)
 

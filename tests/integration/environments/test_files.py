@@ -1,0 +1,80 @@
+"""The eleven file actions as the agent calls them, beside commands that change the same files."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.environments.conftest import Station
+
+GOOD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("open_file", {"path": "/workspace/notes.txt"}, "file", "2 second"),
+    ("file_goto_line", {"line_number": 3}, "file", "3 third"),
+    ("file_scroll_up", {}, "file", "1 first"),
+    ("file_scroll_down", {}, "file", "3 third"),
+    ("get_file_info", {}, "info", "Open: notes.txt, 19 bytes"),
+    ("create_file", {"filename": "a/b.txt", "content": "hay\nneedle\n"}, "file", "Created a/b.txt"),
+    ("edit_file", {"path": "a/b.txt", "start": 1, "end": 1, "content": "straw"}, "file", "1 straw"),
+    ("search_dir", {"search_term": "needle"}, "search", "a/b.txt:2: needle"),
+    ("search_file", {"search_term": "needle", "file_path": "a/b.txt"}, "search", "1 line with"),
+    ("find_file", {"file_name": "*.txt"}, "found", "a/b.txt\nnotes.txt"),
+    ("list_files", {}, "listing", "a/\nnotes.txt  19"),
+]
+
+
+async def test_every_file_action_works(station: Station) -> None:
+    for name, arguments, kind, text in GOOD:
+        result = await station(name, **arguments)
+        assert (result.kind, result.success) == (kind, True), (name, result.text)
+        assert text in result.text, (name, result.text)
+    searched = await station("search_dir", search_term="needle")
+    assert (searched.fields["query"], searched.fields["total_results"]) == ("needle", 1)
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("open_file", {"path": "missing"}, "There is no 'missing'"),
+    ("open_file", {"path": "/etc/passwd"}, "outside the workspace"),
+    ("open_file", {"path": "escape/houston.db"}, "outside the workspace"),
+    ("file_goto_line", {"line_number": 1}, "No file is open"),
+    ("file_scroll_up", {}, "No file is open"),
+    ("file_scroll_down", {}, "No file is open"),
+    ("create_file", {"filename": "escape/x", "content": ""}, "outside the workspace"),
+    ("edit_file", {"path": "notes.txt", "start": 9, "end": 9, "content": ""}, "3 lines"),
+    ("edit_file", {"path": "notes.txt", "start": 3, "end": 1, "content": ""}, "inserts"),
+    ("search_dir", {"search_term": "x", "dir_path": "escape"}, "outside the workspace"),
+    ("search_file", {"search_term": "x", "file_path": "missing"}, "There is no"),
+    ("find_file", {"file_name": "x", "dir_path": "missing"}, "There is no"),
+    ("list_files", {"path": "../"}, "leads out"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "says"), BAD)
+async def test_failures_are_observations(
+    station: Station, name: str, arguments: dict[str, Any], says: str
+) -> None:
+    await station("run_command", command=f"ln -s {station.folder}/home escape")
+    result = await station(name, **arguments)
+    assert (result.kind, result.success) == ("error", False)
+    assert says in result.text
+    assert "secret" not in result.text
+
+
+async def test_without_an_open_file_the_info_says_so(station: Station) -> None:
+    result = await station("get_file_info")
+    assert (result.success, result.text) == (True, "No file is open.")
+
+
+async def test_an_edit_after_a_command_changed_the_file_is_blind(station: Station) -> None:
+    await station("open_file", path="notes.txt")
+    await station("run_command", command="echo fourth >> notes.txt")
+    edited = await station("edit_file", path="notes.txt", start=4, end=4, content="4")
+    assert edited.fields["blind"]
+    assert "4 4" in edited.text
+
+
+async def test_a_bug_in_a_tool_is_an_observation(station: Station) -> None:
+    """The state file's folder turned unreadable stands for what nobody foresaw."""
+    (station.workspace / "notes.txt").unlink()
+    station.workspace.rmdir()
+    result = await station("list_files")
+    assert (result.kind, result.success) == ("error", False)
+    assert "workspace" in result.text
