@@ -4,14 +4,14 @@ import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from houston_console.headless import options, spoken
+from houston_console.headless import options, spoken_step
 from houston_console.headless.following import Following
 from houston_console.headless.page import Page
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.records import ENDED, StepRecord
-from houston_shared.store import views
+from houston_shared.store import step_view
 from houston_shared.store.plan import END, Plan
 from houston_shared.store.queries import people, rollouts, steps
 from houston_shared.store.queries.people import Verdict
@@ -60,11 +60,11 @@ def _shower(rollout: str, arguments: argparse.Namespace) -> Show:
 
     def show(found: list[StepRecord], verdicts: Verdicts) -> None:
         for one in found:
-            line = views.step(rollout, one, verdicts.get((one.step, one.attempt)))
+            line = step_view.step(rollout, one, verdicts.get((one.step, one.attempt)))
             if arguments.json:
                 out.json_line(line)
             else:
-                spoken.step(page, one, line["verdict"], arguments.full)
+                spoken_step.show(page, one, line["verdict"], arguments.full)
         page.flush()
 
     return show

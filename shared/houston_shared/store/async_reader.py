@@ -37,13 +37,19 @@ class AsyncReader:
         return self
 
     async def run(self, plan: Plan[T]) -> T:
-        """What the plan returns; raises HoustonError for what the plan or the file cannot give."""
+        """What the plan returns; raises HoustonError for what the plan or the file cannot give.
+
+        Cancelled, it cuts its running statement short: a search nobody waits for ends at once.
+        """
         async with self._turn:
             connection = await self._connection()
             try:
                 await connection.execute_fetchall("BEGIN")
                 try:
                     return await self._answer(plan, connection)
+                except asyncio.CancelledError:
+                    await connection.interrupt()
+                    raise
                 finally:
                     await asyncio.shield(connection.execute_fetchall("ROLLBACK"))
             except sqlite3.DatabaseError as problem:

@@ -1,10 +1,12 @@
 """A reader opens what it may, says in one sentence why it cannot, and never writes."""
 
+import asyncio
 import multiprocessing
 import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from houston_shared.home import Home
 from houston_shared.records import Call
 from houston_shared.store import schema
 from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.plan import Ask, Plan
 from houston_shared.store.queries import progress, rollouts, steps
-from houston_shared.store.reader import Reader
+from houston_shared.store.reader import Reader, ReadFailed
 from tests.support.written_home import WrittenHome, sample
 
 CALL = Call(id="1.0", name="list_dir", arguments={})
@@ -94,6 +97,33 @@ async def test_both_readers_give_the_same(written: WrittenHome, reader: Reader) 
         version = await twin.data_version()
         written.rollout("r3")
         assert await twin.data_version() != version
+
+
+ENDLESS = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+def endless() -> Plan[None]:
+    yield Ask(ENDLESS)
+
+
+async def test_a_cancelled_read_ends_at_once_and_the_next_one_works(written: WrittenHome) -> None:
+    written.rollout("r1")
+    async with AsyncReader(written.home) as reader:
+        reading = asyncio.create_task(reader.run(endless()))
+        await asyncio.sleep(0.2)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert await asyncio.wait_for(reader.run(rollouts.resolve("r1")), 20) == "r1"
+
+
+def test_a_read_is_interrupted_from_another_thread(written: WrittenHome, reader: Reader) -> None:
+    timer = threading.Timer(0.2, reader.interrupt)
+    timer.start()
+    with pytest.raises(ReadFailed, match="interrupted"):
+        reader.run(endless())
+    timer.join()
+    assert reader.run(progress.last_seq()) == 0
 
 
 def test_data_version_changes_when_somebody_else_commits(

@@ -1,0 +1,44 @@
+"""A step as other programs read it (DESIGN §9, `steps --json`), and its observation as one text.
+
+Takes records and gives a plain dict; nothing here reads a database.
+"""
+
+from typing import Any
+
+from houston_shared import observation
+from houston_shared.records import Call, StepRecord
+from houston_shared.store.queries.people import Verdict
+
+
+def call(one: Call) -> dict[str, Any]:
+    """A call of a step."""
+    return {"id": one.id, "name": one.name, "arguments": one.arguments}
+
+
+def seen(step: StepRecord) -> str:
+    """The observation of a step as the model sees it; empty while the step is open."""
+    if step.observation is None:
+        return ""
+    return observation.text(step.results, step.observation.tail, step.guidance)
+
+
+def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[str, Any]:
+    """A line of `steps R --json`."""
+    closed = one.observation
+    return {
+        "rollout": rollout,
+        "step": one.step,
+        "thought": one.sample.thought,
+        "calls": [call(each) for each in one.sample.calls],
+        "observation": seen(one),
+        "guidance": [{"id": g.id, "author": g.author, "text": g.text} for g in one.guidance],
+        "files": [
+            {"path": f.path, "added": f.added, "removed": f.removed}
+            for f in (closed.files if closed else ())
+        ],
+        "verdict": None if verdict is None else "keep" if verdict.keep else "mask",
+        "attention": list(closed.attention) if closed else [],
+        "policy": one.sample.policy,
+        "at": one.at,
+        "active_seconds": one.active_seconds,
+    }
