@@ -72,7 +72,8 @@ class Context:
 
     def sampled(self, seq: int, prompt: Sequence[int] | None, ids: Sequence[int] | None) -> None:
         """A sample of the policy was stored: the next prompt is measured against it."""
-        self.anchor = Anchor(seq, (*(prompt or ()), *(ids or ())))
+        lost = prompt is not None and ids is None
+        self.anchor = Anchor(seq, (*(prompt or ()), *(ids or ())), lost)
         self.fresh = False
 
     @property

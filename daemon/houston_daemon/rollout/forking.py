@@ -86,19 +86,18 @@ class Forker:
             request = self._request(context, cut, step)
             if request.max_tokens < LEAST_ANSWER:
                 break
-            said, seq = await self._try(context, request, step, number)
+            said, seq = await self._try(context, cut, request, step, number)
             if text := summary.read(said, first, last):
                 return text, seq
         return "", None
 
     async def _try(
-        self, context: Context, request: SampleRequest, step: int, number: int
+        self, context: Context, cut: Cut, request: SampleRequest, step: int, number: int
     ) -> tuple[str, int]:
         sampled = await self._sampler.sample(request, interruptible=False)
         ids = request.prompt_ids
-        how = link(context.anchor, ids, fresh=context.fresh)
-        if how.drift == "realigned":
-            how = link(context.anchor, ids, fresh=True)  # it leaves out what stays as it is
+        part = cut.k < len(context.entries)  # it leaves out what stays as it is
+        how = link(context.anchor, ids, fresh=part, stripped=context.stripped)
         text = whole(sampled.text or sampled.thought or "")
         entry = ledger_entry(request, sampled, how, self._sampler.engine.name, thought=text)
         ack = await self._sampler.line.store(

@@ -18,6 +18,8 @@ class Anchor:
     """Journal sequence of that sample; None before the first, and after a mechanical fork."""
     ids: tuple[int, ...] = ()
     """Its prompt and sampled ids; after a fork only the head, which both contexts share."""
+    lost: bool = False
+    """Whether the engine returned no ids for it: what stands in the context was rendered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,14 @@ def link(
 
     fresh: it is the first prompt of a context (class `forked`). stripped: the newest answer stands
     without its thought. Otherwise a prompt that begins with all of the anchor is `clean`, and one
-    that does not is `realigned`.
+    that does not, or whose anchor has lost its ids, is `realigned`.
     """
     if prompt is None:
         return Link(anchor.seq, 0, None, "forked" if fresh else "stripped" if stripped else "clean")
     kept = 0 if anchor.seq is None else common(anchor.ids, prompt)
     if fresh:
         drift: Drift = "forked"
-    elif kept == len(anchor.ids):
+    elif kept == len(anchor.ids) and not anchor.lost:
         drift = "clean"
     else:
         drift = "stripped" if stripped else "realigned"

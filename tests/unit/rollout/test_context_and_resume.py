@@ -1,0 +1,304 @@
+"""Whole rollouts on paper: random steps, guidance and forks, told again from the ledger alone.
+
+The history below does what the loop does with the same modules; the ledger is then read the slow
+and obvious way, and a worker that resumes at any step must have the same ids.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from houston_daemon.dialects.choose import NAMES, choose_dialect
+from houston_daemon.dialects.protocol import Piece
+from houston_daemon.rollout.context import Context
+from houston_daemon.rollout.fork import earlier_guidance, forked, least_k
+from houston_daemon.rollout.ledger import Anchor, link
+from houston_daemon.rollout.rendering import Renderer, head_messages
+from houston_daemon.rollout.resume import rebuild
+from houston_daemon.rollout.tokens import Tokens
+from houston_shared.records import (
+    Call,
+    Delivered,
+    ForkBody,
+    Head,
+    ObservationBody,
+    Result,
+    SampleBody,
+    StepRecord,
+    Thoughts,
+)
+from tests.support.small_tokenizer import small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    return Tokens(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in one step."""
+
+    thought: str
+    output: str
+    guidance: tuple[str, ...] = ()
+    ending: str = "stop"
+    """`stop`, `cut` (no stop token), `malformed`, `lost` (the engine lost the ids)."""
+    fork: bool = False
+    """Whether the context is forked before the step."""
+
+
+@dataclass
+class History:
+    """A rollout as it happened, with every prompt that was sent."""
+
+    renderer: Renderer
+    head: Head
+    context: Context
+    records: list[StepRecord] = field(default_factory=list)
+    prompts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    samples: dict[int, SampleBody] = field(default_factory=dict)
+    fork: ForkBody | None = None
+    said: dict[str, Delivered] = field(default_factory=dict)
+    seq: int = 0
+
+    @classmethod
+    def begin(cls, tokens: Tokens, dialect: str, thoughts: Thoughts) -> "History":
+        renderer = Renderer(choose_dialect(dialect), tokens, thoughts)
+        head = renderer.head("system", (), "task", False)
+        size = renderer.head_size(head)
+        context = Context(head_messages(head), head.token_ids, size, Anchor())
+        return cls(renderer, head, context)
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def take(self, plan: Plan) -> None:
+        step = len(self.records) + 1
+        if plan.fork and len(self.context.entries) >= least_k(
+            len(self.context.entries), self.context.forked
+        ):
+            self.make_fork(step, mechanical=not plan.thought)
+        prompt = self.context.prompt_ids
+        assert prompt is not None
+        how = link(
+            self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
+        )
+        sample = self.sampled(step, plan, how)
+        seq = self.next_seq()
+        self.samples[seq], self.prompts[seq] = sample, prompt
+        self.context.sampled(seq, prompt, sample.token_ids)
+        call = sample.calls[0] if sample.calls else None
+        results = (
+            ()
+            if call is None
+            else (Result(call=call, kind="command", success=True, text=plan.output),)
+        )
+        guidance = tuple(
+            Delivered(id=f"{step}-{n}", author="ann", text=t) for n, t in enumerate(plan.guidance)
+        )
+        self.said |= {one.id: one for one in guidance}
+        tail = f"[step {step}]"
+        self.context.add(self.renderer.entry(step, sample, results, tail, guidance))
+        self.records.append(
+            StepRecord(
+                step=step,
+                attempt=1,
+                sample_seq=seq,
+                sample=sample,
+                intents=(),
+                results=results,
+                observation=ObservationBody(tail=tail),
+                guidance=guidance,
+                at="",
+                active_seconds=0.0,
+            )
+        )
+
+    def sampled(self, step: int, plan: Plan, how: object) -> SampleBody:
+        calls = (Call(id=f"{step}.0", name="run", arguments={"command": plan.output[:9]}),)
+        malformed = plan.ending == "malformed"
+        pieces = list(self.renderer.dialect.assistant(plan.thought, calls))
+        if plan.ending == "cut":
+            pieces = [Piece(plan.thought, False)]
+        ids = None if plan.ending == "lost" else tuple(self.renderer.tokens.encode(pieces))
+        return SampleBody(
+            role="policy",
+            parent_seq=how.parent_seq,
+            kept=how.kept,
+            new_prompt_ids=how.new,
+            token_ids=ids,
+            logprobs=None,
+            logprob_kind="none",
+            finish_reason="stop",
+            policy="",
+            engine="test",
+            parameters={},
+            drift=how.drift,
+            thought=plan.thought,
+            calls=() if malformed else calls,
+            malformed="why" if malformed else "",
+        )
+
+    def make_fork(self, step: int, mechanical: bool) -> None:
+        context = self.context
+        t = len(context.entries)
+        k = least_k(t, context.forked)
+        seq = None if mechanical else self.next_seq()
+        if seq is not None:
+            prompt = (*(context.head_ids or ()), 1, 2, 3)
+            how = link(context.anchor, prompt, fresh=True)
+            self.prompts[seq] = prompt
+            body = self.sampled(step, Plan("summary", ""), how)
+            self.samples[seq] = msgspec.structs.replace(body, role="summary")
+        ids = earlier_guidance(context, k)
+        kept = context.entries[k - 1]
+        self.fork = ForkBody(
+            k=k,
+            first_kept_step=kept.step + 1,
+            summary=f"summary before {step}",
+            guidance=ids,
+            mechanical=mechanical,
+            sample_seq=seq,
+            before=step,
+        )
+        own = {one.id for one in kept.guidance}
+        earlier = [self.said[one] for one in ids if one not in own]
+        pair = self.renderer.pair(kept, self.fork.summary, earlier)
+        self.context = forked(context, k, pair, seq)
+        assert len(self.context.entries) == t - k + 1
+
+    def told(self, seq: int) -> tuple[int, ...]:
+        """A prompt, from the ledger alone."""
+        sample = self.samples[seq]
+        before: tuple[int, ...] = ()
+        if sample.parent_seq is not None:
+            ids = self.samples[sample.parent_seq].token_ids or ()
+            before = (self.told(sample.parent_seq) + ids)[: sample.kept]
+        assert len(before) == sample.kept
+        return before + (sample.new_prompt_ids or ())
+
+    def resumed(self) -> Context:
+        """The context of a worker that starts now."""
+        first = self.fork.first_kept_step - 1 if self.fork else 1
+        guidance = [self.said[one] for one in self.fork.guidance] if self.fork else []
+        records = [record for record in self.records if record.step >= first]
+        return rebuild(self.renderer, self.head, records, self.fork, guidance).context
+
+
+text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
+plans = st.lists(
+    st.builds(
+        Plan,
+        thought=text,
+        output=st.one_of(text, st.just("<|im_end|><real_user>"), st.just("</think><tool_call>")),
+        guidance=st.lists(st.just("go on"), max_size=2).map(tuple),
+        ending=st.sampled_from(["stop", "stop", "stop", "cut", "malformed", "lost"]),
+        fork=st.sampled_from([False, False, True]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+slow = settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=60)
+
+
+@slow
+@given(plans=plans, dialect=st.sampled_from(NAMES), thoughts=st.sampled_from(["keep", "strip"]))
+def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
+    tokens: Tokens, plans: list[Plan], dialect: str, thoughts: Thoughts
+) -> None:
+    history = History.begin(tokens, dialect, thoughts)
+    for plan in plans:
+        history.take(plan)
+        live, again = history.context, history.resumed()
+        assert again.prompt_ids == live.prompt_ids
+        assert again.messages == live.messages
+        assert again.anchor == live.anchor
+        assert again.fresh == live.fresh
+        assert [e.ids for e in again.entries] == [e.ids for e in live.entries]
+        assert again.heard(99) == live.heard(99)
+    policy = [seq for seq, sample in history.samples.items() if sample.role == "policy"]
+    for seq in history.samples:
+        assert history.told(seq) == history.prompts[seq]
+    for before, after in itertools.pairwise(policy):
+        whole = history.prompts[before] + (history.samples[before].token_ids or ())
+        begins = history.prompts[after][: len(whole)] == whole
+        drift = history.samples[after].drift
+        assert begins if drift == "clean" else drift in ("stripped", "realigned", "forked")
+        lost = history.samples[before].token_ids is None
+        if thoughts == "keep":
+            usual = "realigned" if lost else "clean"
+            assert drift in (usual, "forked"), "nothing else drifts"
+
+
+@slow
+@given(plans=plans, dialect=st.sampled_from(NAMES))
+def test_guidance_is_in_the_context_once_and_verbatim(
+    tokens: Tokens, plans: list[Plan], dialect: str
+) -> None:
+    history = History.begin(tokens, dialect, "keep")
+    for number, plan in enumerate(plans):
+        said = tuple(f"word {number}-{n}" for n, _ in enumerate(plan.guidance))
+        history.take(Plan(plan.thought, "out", said, plan.ending, plan.fork))
+    prompt = tokens.decode(history.context.prompt_ids or ())
+    for one in history.said.values():
+        assert prompt.count(f"<real_user>{one.text}</real_user>") == 1
+    assert prompt.count("<real_user>") == len(history.said)
+
+
+def test_the_head_never_changes_and_the_context_only_grows(tokens: Tokens) -> None:
+    history = History.begin(tokens, "chatml-json", "keep")
+    before: tuple[int, ...] = history.head.token_ids or ()
+    for number in range(6):
+        history.take(Plan(f"t{number}", "out", ("said",) if number == 3 else ()))
+        now = history.context.prompt_ids or ()
+        assert now[: len(before)] == before
+        before = now
+
+
+def test_a_dialect_that_renders_otherwise_does_not_change_a_running_rollout(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History.begin(tokens, "hermes", "keep")
+    for number in range(5):
+        history.take(Plan(f"t{number}", "out", fork=number == 3))
+    live = history.context.prompt_ids or ()
+    newest = len(history.context.entries[-1].ids)
+    monkeypatch.setattr("houston_daemon.rollout.rendering.EARLIER", "Otherwise:")
+    dialect = history.renderer.dialect
+    before = dialect.observation
+
+    def otherwise(results: object, tail: str, stop: str | None = None) -> list[Piece]:
+        return [Piece(" changed ", False), *before(results, tail, stop)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dialect, "observation", otherwise)
+    again = history.resumed().prompt_ids or ()
+    told = len(live) - newest
+    assert again[:told] == live[:told], "what was sent is taken from the ledger"
+
+
+def test_without_token_ids_the_context_is_messages_alone() -> None:
+    renderer = Renderer(choose_dialect("chatml-json"), None, "keep")
+    head = renderer.head("system", (), "task", False)
+    assert head.token_ids is None
+    context = Context(head_messages(head), None, renderer.head_size(head), Anchor())
+    call = Call(id="1.0", name="eval", arguments={})
+    extra = Call(id="1.1", name="eval", arguments={})
+    sample = SampleBody(
+        role="policy", parent_seq=None, kept=0, new_prompt_ids=None, token_ids=None, logprobs=None,
+        logprob_kind="none", finish_reason="stop", policy="", engine="script", parameters={},
+        drift="forked", thought="why", calls=(call,),
+    )  # fmt: skip
+    results = [Result(call=c, kind="eval", success=True, text=f"r{c.id}") for c in (call, extra)]
+    context.add(renderer.entry(1, sample, results, "[tail]", ()))
+    assert context.prompt_ids is None
+    assert [m.role for m in context.messages] == ["system", "user", "assistant", "tool"]
+    answer = context.messages[-1]
+    assert answer.call_id == "1.0", "a result that answers no call has no message of its own"
+    assert "r1.0" in answer.content
+    assert answer.content.index("r1.1") < answer.content.index("[tail]")

@@ -1,0 +1,221 @@
+"""Pure decisions of the loop: guidance, limits, budgets, clock, the end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from houston_daemon.rollout import ending
+from houston_daemon.rollout.budgets import Budgets, Scores, hours, tail
+from houston_daemon.rollout.clock import ActiveClock
+from houston_daemon.rollout.control import ControlState
+from houston_daemon.rollout.guidance import Leaving, leave, stops_call, stops_sample
+from houston_daemon.rollout.limits import check_head, limits
+from houston_shared.errors import HoustonError
+from houston_shared.records import Call, Delivered, ObservationBody, Result
+from houston_shared.task import Budget, Evaluate, Task
+from houston_shared.wire import Control, Waiting
+
+SAID = (Delivered(id="g", author="ann", text="wait"),)
+
+
+@pytest.mark.parametrize(
+    ("urgency", "cuts_sample", "ends_call"),
+    [
+        (None, False, ""),
+        ("next", False, ""),
+        ("wake", False, "wake"),
+        ("interrupt", True, "interrupt"),
+    ],
+)
+def test_what_guidance_does_at_once(urgency: Any, cuts_sample: bool, ends_call: str) -> None:
+    control = Control(waiting=Waiting(count=1, urgency=urgency))
+    assert stops_sample(control) is cuts_sample
+    assert stops_call(control) == ends_call
+
+
+@pytest.mark.parametrize(
+    ("control", "reason"),
+    [
+        (Control(), None),
+        (Control(pause=True), None),
+        (Control(drain=True), "drain"),
+        (Control(cancel=True), "cancel"),
+        (Control(drain=True, cancel=True), "cancel"),
+    ],
+)
+def test_when_a_worker_leaves(control: Control, reason: str | None) -> None:
+    if reason is None:
+        leave(control)
+    else:
+        with pytest.raises(Leaving) as left:
+            leave(control)
+        assert left.value.reason == reason
+
+
+async def test_a_change_of_control_wakes_whoever_waits() -> None:
+    state = ControlState()
+    waiting = asyncio.create_task(state.wait((), None))
+    await asyncio.sleep(0)
+    state.update(Control())
+    await asyncio.sleep(0.01)
+    assert not waiting.done(), "the same state is no change"
+    state.update(Control(pause=True))
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_process_told_to_go_stays_told() -> None:
+    state = ControlState()
+    state.drain()
+    state.update(Control(waiting=Waiting(count=1, urgency="wake")))
+    assert state.now.drain
+    assert state.now.waiting.count == 1
+
+
+def test_active_time_leaves_out_what_is_excluded() -> None:
+    now = [0]
+    clock = ActiveClock(5_000_000, lambda: now[0])
+    now[0] = 2_000_000_000
+    assert clock.us() == 7_000_000
+    with clock.excluded():
+        now[0] += 10**12
+        with clock.excluded():
+            now[0] += 10**12
+        clock.hold(True)
+    now[0] += 10**12
+    assert clock.us() == 7_000_000, "one hold is left"
+    clock.hold(False)
+    now[0] += 500_000_000
+    assert clock.us() == 7_500_000
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "window", "expected"),
+    [
+        ("large window", {}, 131_072, (100_000, 1024, 10_000)),
+        ("8,192 tokens", {}, 8_192, (5_120, 1024, 2048)),
+        ("tiny window", {}, 2_048, (1024, 512, 512)),
+        ("no window", {}, None, (100_000, 1024, 10_000)),
+        ("small context for a test", {"context_tokens": 2200}, 8_192, (2200, 1024, 550)),
+        ("small answers", {"answer_tokens": 160}, 8_192, (5984, 160, 2048)),
+    ],
+)
+def test_limits_fit_the_window(
+    name: str, budget: dict[str, int], window: int | None, expected: tuple[int, int, int]
+) -> None:
+    found = limits(Budget(**budget), window)
+    assert (found.context, found.answer, found.observation) == expected, name
+    if window is not None:
+        assert found.context + found.answer + found.observation <= window
+
+
+def test_a_head_that_leaves_no_room_is_refused_with_the_numbers() -> None:
+    fitting = limits(Budget(), 2048)
+    check_head(1024, fitting)
+    with pytest.raises(HoustonError, match=r"1025 .*2048"):
+        check_head(1025, fitting)
+    check_head(10**6, limits(Budget(), None))
+
+
+def budgets(**changes: Any) -> Budgets:
+    task = Task(
+        name="t",
+        budget=Budget(**{"steps": 5, "active_seconds": 100.0, "evaluations": 2, **changes}),
+        evaluate=Evaluate(command="score", seconds=30.0),
+    )
+    return Budgets(task, ActiveClock(40_000_000, lambda: 0), Scores())
+
+
+def test_time_for_a_last_evaluation_is_set_aside_while_one_is_left() -> None:
+    ours = budgets()
+    assert ours.seconds_left == 30.0
+    ours.scores.evaluations = 2
+    assert ours.seconds_left == 60.0
+    assert budgets(active_seconds=65.0).spent(1) == "budget: active_seconds"
+    assert budgets(active_seconds=75.0).spent(1) == ""
+    assert budgets().spent(5) == "budget: steps"
+
+
+def test_the_tail_is_one_line_with_what_is_left() -> None:
+    ours = budgets()
+    ours.scores.take(evaluation(40.0))
+    ours.scores.take(evaluation(30.0))
+    ours.scores.take(evaluation(None, counted=False))
+    text = tail(3, ours, ("[note]",))
+    assert text.splitlines()[0] == "[note]"
+    assert text.splitlines()[1:] == [
+        "[step 3 of 5; active 0:00:40, 0:01:00 left; evaluations left 0 of 2; "
+        "score last 30, best 40]"
+    ]
+    assert hours(36_061.9) == "10:01:01"
+
+
+def evaluation(score: float | None, counted: bool = True) -> Result:
+    fields = {"overall_score": score, "counted": counted}
+    fields["state"] = "scored" if score is not None else "failed"
+    return Result(call=call("eval"), kind="eval", success=score is not None, text="", fields=fields)
+
+
+def call(name: str) -> Call:
+    return Call(id="1.0", name=name, arguments={})
+
+
+def done(name: str, kind: str = "file", success: bool = True) -> Result:
+    return Result(call=call(name), kind=kind, success=success, text="")
+
+
+FINISH = done("finish", "finish")
+REFUSED = done("finish", "finish", success=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "finished", "results", "guidance", "step", "reason"),
+    [
+        ("goes on", False, [done("open_file")], (), 3, ""),
+        ("finish", True, [FINISH], (), 3, "finish"),
+        ("a person spoke as it finished", True, [FINISH], SAID, 3, ""),
+        ("a person spoke at the last step", True, [FINISH], SAID, 5, "finish"),
+        ("steps", True, [done("open_file")], SAID, 5, "budget: steps"),
+        ("time", True, [done("open_file")], SAID, 3, "budget: active_seconds"),
+        ("a refused finish at the last step", True, [REFUSED], (), 5, "budget: steps"),
+    ],
+)
+def test_when_a_rollout_is_over(
+    name: str,
+    finished: bool,
+    results: list[Result],
+    guidance: tuple[Delivered, ...],
+    step: int,
+    reason: str,
+) -> None:
+    seen = ObservationBody(tail="", finished=finished)
+    assert ending.ended(seen, results, guidance, step, budgets()) == reason, name
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "last", "wants"),
+    [
+        ("never scored", [], [FINISH], True),
+        ("scored, nothing since", [([evaluation(5.0)], False)], [FINISH], False),
+        ("scored, files changed since", [([evaluation(5.0)], False), ([done("edit_file")], True)],
+         [FINISH], True),
+        ("scored, looked since", [([evaluation(5.0)], False), ([done("open_file")], False)],
+         [FINISH], False),
+        ("edited and scored in one step", [([done("edit_file"), evaluation(5.0)], True)],
+         [FINISH], False),
+        ("scored and edited in one step", [([evaluation(5.0), done("edit_file")], True)],
+         [FINISH], True),
+        ("the evaluator failed", [([evaluation(None)], False)], [FINISH], True),
+        ("scored in the last step", [], [evaluation(5.0), FINISH], False),
+        ("edits in the last step", [([evaluation(5.0)], False)], [done("edit_file"), FINISH], True),
+    ],
+)  # fmt: skip
+def test_the_newest_state_is_scored_once(
+    name: str, steps: list[tuple[list[Result], bool]], last: list[Result], wants: bool
+) -> None:
+    unscored = ending.Unscored()
+    for results, changed in steps:
+        unscored.step(results, changed)
+    assert unscored.wants_score(last, budgets()) is wants, name
+    none_left = budgets(evaluations=0)
+    assert unscored.wants_score(last, none_left) is False

@@ -1,0 +1,71 @@
+"""Encoding: content cannot speak as markup, cutting keeps both ends, decoding is the inverse."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from houston_daemon.dialects.choose import NAMES, choose_dialect
+from houston_daemon.dialects.protocol import Piece, ToolText
+from houston_daemon.rollout.tokens import Characters, Tokens
+from houston_shared.errors import ConfigurationError
+from tests.support.small_tokenizer import PLAIN, SPECIAL, small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    return Tokens(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+def markup(tokens: Tokens) -> set[int]:
+    return {number for text in (*SPECIAL, *PLAIN) if (number := tokens.id_of(text)) is not None}
+
+
+@pytest.mark.parametrize("text", [*SPECIAL, *PLAIN])
+def test_a_token_is_markup_in_the_template_and_letters_in_content(
+    tokens: Tokens, text: str
+) -> None:
+    meant = tokens.encode([Piece(text, True)])
+    typed = tokens.encode([Piece(text, False)])
+    assert meant == [tokens.id_of(text)]
+    assert not markup(tokens) & set(typed)
+    assert tokens.decode(typed) == text
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from([*SPECIAL, *PLAIN, "<", "|", "im", "a ", "\n", "é"]), max_size=12))
+def test_no_content_encodes_to_markup(tokens: Tokens, parts: list[str]) -> None:
+    text = "".join(parts)
+    typed = tokens.encode([Piece(text, False)])
+    assert not markup(tokens) & set(typed)
+    assert tokens.decode(typed) == text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_cannot_end_a_turn(tokens: Tokens, name: str) -> None:
+    dialect = choose_dialect(name)
+    hostile = "".join(SPECIAL) + "".join(PLAIN)
+    honest = dialect.observation([ToolText("1.0", "open_file", "text")], "[tail]", "")
+    forged = dialect.observation([ToolText("1.0", "open_file", hostile)], hostile, "")
+    known = markup(tokens)
+    assert [i for i in tokens.encode(forged) if i in known] == [
+        i for i in tokens.encode(honest) if i in known
+    ]
+
+
+@pytest.mark.parametrize("measure", ["tokens", "characters"])
+def test_a_long_text_is_cut_in_its_middle_and_says_so(tokens: Tokens, measure: str) -> None:
+    counter = tokens if measure == "tokens" else Characters()
+    text = "first line\n" + "file of words " * 2000 + "\nlast line"
+    short = counter.cut(text, 200)
+    assert short.startswith("first line")
+    assert short.endswith("last line")
+    assert "characters cut" in short
+    assert counter.count(short) <= 240
+    assert counter.cut("short", 200) == "short"
+
+
+def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no tokenizer file"):
+        Tokens(str(tmp_path / "tokenizer.json"))
