@@ -1,54 +1,48 @@
-"""A home as the recorder would leave it, made fast: events with their chain, and the tables.
+"""A home to look at: rollouts, steps, guidance and files, written by the recorder's own journal.
 
-Direct inserts, so that 50,000 steps take seconds; `test_homes.py` holds it against the recorder.
-Every method commits, so that a console on the same home sees each as news.
+Every method commits, so that a console on the same home sees each as news; inside `bulk` all of
+them are one transaction, so that 50,000 steps take seconds.
 """
 
-import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from houston_shared.home import Home
+from houston_daemon.recorder.journal import Key
 from houston_shared.records import (
     Call,
-    Delivered,
-    FileChange,
     ForkBody,
     Head,
     ObservationBody,
+    Record,
     Result,
-    RolloutSpec,
     SampleBody,
     TaskRecord,
-    TerminalSpan,
 )
-from houston_shared.store import schema
-from houston_shared.store.chain import GENESIS, body_hash, link
+from houston_shared.store.bodies import (
+    Delivery,
+    GuidanceQueued,
+    GuidanceWithdrawn,
+    StoredObservation,
+    StoredSample,
+    StoredSpec,
+    StoredState,
+)
+from tests.support.written_home import WrittenHome, stored
 
-START_US = 1_763_000_000_000_000
-MINUTE_US = 60_000_000
+Calls = tuple[tuple[str, dict[str, Any]], ...]
+LIST: Calls = (("run_command", {"command": "ls"}),)
 
 
-class HomeBuilder:
-    """Writes one home."""
+class HomeBuilder(WrittenHome):
+    """Writes one home as a daemon would."""
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        self.home = Home(path)
-        self.db = sqlite3.connect(self.home.database, isolation_level=None)
-        self.db.execute("PRAGMA journal_mode = WAL")
-        self.db.execute("PRAGMA synchronous = OFF")
-        schema.migrate(self.db)
-        self.seq = 0
-        self.chain = GENESIS
-        self.at = START_US
-        self.guidance_number = 0
-        self.open_transaction = False
-
-    def close(self) -> None:
-        self.db.close()
+        super().__init__(path)
+        self._bulk = False
+        self._samples: dict[tuple[str, int], int] = {}
+        self._waiting: dict[str, list[str]] = {}
 
     def __enter__(self) -> "HomeBuilder":
         return self
@@ -56,280 +50,165 @@ class HomeBuilder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def bulk(self) -> None:
-        """One transaction until `commit`."""
-        self.db.execute("BEGIN")
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """One transaction."""
+        self._bulk = True
+        self.connection.execute("BEGIN")
+        yield
+        self.connection.execute("COMMIT")
+        self._bulk = False
 
-    def commit(self) -> None:
-        self.db.execute("COMMIT")
+    def event(self, key: Key, kind: str, record: Record, blob: bool = False) -> int:
+        if not self._bulk:
+            return super().event(key, kind, record, blob)
+        self.journal.appended.clear()
+        return self.journal.append(key, kind, record)
 
-    # --- the journal -----------------------------------------------------------------------
-
-    def event(
-        self, rollout: str, step: int, part: str | None, kind: str, body: Any, attempt: int = 1
-    ) -> int:
-        raw = msgspec.msgpack.encode(body)
-        digest = body_hash(raw)
-        self.seq += 1
-        self.at += MINUTE_US // 4
-        self.chain = link(self.chain, self.seq, rollout, step, attempt, part, kind, self.at, digest)
-        self.db.execute(
-            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)",
-            (self.seq, rollout, step, attempt, part, kind, self.at, raw, digest, self.chain),
-        )
-        return self.seq
-
-    def _rollout(self, rollout: str, **columns: Any) -> None:
-        columns |= {"updated_at": self.at, "last_seq": self.seq}
-        names = ", ".join(f"{name} = :{name}" for name in columns)
-        self.db.execute(f"UPDATE rollouts SET {names} WHERE id = :id", {**columns, "id": rollout})
-
-    # --- what happens ----------------------------------------------------------------------
-
-    def rollout(
+    def start(
         self,
         rollout: str,
         task: str = "count-words",
         instructions: str = "Write the ten most frequent words of corpus.txt to answer.json.",
-        state: str = "running",
         host_root: str = "",
         sandbox: str = "bubblewrap",
     ) -> None:
-        record = TaskRecord(name=task, folder="/tasks", definition="", instructions=instructions)
-        spec = RolloutSpec(
+        """A running rollout with its head."""
+        record = TaskRecord(
+            name=task,
+            folder="/tasks",
+            definition=f'name = "{task}"\ninstructions = "Count."\n',
+            instructions=instructions,
+        )
+        self.event(Key(), "task", record)
+        spec = StoredSpec(
             rollout=rollout,
             task=record,
             engine="embedded",
             engine_settings={},
             policy="policy@1",
             host_root=host_root,
+            sandbox=sandbox,
+            by="person:ada",
         )
-        task_seq = self.event("", 0, None, "task", record)
-        self.db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?)", (task, task_seq, self.at))
-        spec_seq = self.event(rollout, 0, None, "spec", spec)
-        self.db.execute(
-            "INSERT INTO rollouts (id, task, state, engine, policy, sandbox, spec_seq, created_at,"
-            " updated_at, last_seq) VALUES (?, ?, ?, 'embedded', 'policy@1', ?, ?, ?, ?, ?)",
-            (rollout, task, state, sandbox, spec_seq, self.at, self.at, self.seq),
+        self.event(Key(rollout), "spec", spec)
+        self.state(rollout, "running", "supervisor")
+        self.head(
+            rollout,
+            Head(
+                system="You work in a terminal. A person may speak inside <real_user>.",
+                task=instructions,
+                tools=(),
+                rendered="",
+                token_ids=(1, 2, 3),
+                dialect="chatml-json",
+                tokenizer="",
+            ),
         )
-        head = Head(
-            system="You work in a terminal. A person may speak inside <real_user>.",
-            task=instructions,
-            tools=(),
-            rendered="",
-            token_ids=(1, 2, 3),
-            dialect="chatml-json",
-            tokenizer="",
-        )
-        head_seq = self.event(rollout, 0, "head", "head", head)
-        self._rollout(rollout, head_seq=head_seq)
 
-    def state(self, rollout: str, state: str, by: str = "", reason: str = "") -> None:
-        self.event(rollout, 0, None, "state", {"state": state, "by": by, "reason": reason})
-        self._rollout(rollout, state=state, paused_by=by, reason=reason)
+    def state(self, rollout: str, state: Any, by: str, reason: str = "") -> None:
+        self.event(Key(rollout), "state", StoredState(state=state, by=by, reason=reason))
 
     def activity(self, rollout: str, activity: str) -> None:
-        self.db.execute("UPDATE rollouts SET activity = ? WHERE id = ?", (activity, rollout))
+        """What a heartbeat says."""
+        self.connection.execute(
+            "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, rollout)
+        )
 
-    def sample(
-        self,
-        rollout: str,
-        step: int,
-        thought: str = "",
-        calls: tuple[tuple[str, dict[str, Any]], ...] = (),
-        drift: str = "clean",
-        malformed: str = "",
+    def begin(
+        self, rollout: str, step: int, thought: str = "", calls: Calls = LIST, **fields: Any
     ) -> tuple[Call, ...]:
-        """The step begins: it is open until `observe`."""
+        """The policy sampled a step; it is open until `close_step`."""
         made = tuple(
             Call(id=f"{step}.{i}", name=name, arguments=given)
             for i, (name, given) in enumerate(calls)
         )
-        row = self.db.execute(
-            "SELECT sample_seq FROM steps WHERE rollout = ? AND step = ?", (rollout, step - 1)
-        ).fetchone()
-        ids = tuple(range(step * 10, step * 10 + 8))
+        parent = self._samples.get((rollout, step - 1))
+        new = tuple(range(step * 10, step * 10 + 8))
         body = SampleBody(
             role="policy",
-            parent_seq=row[0] if row else None,
-            kept=(step - 1) * 16 if row else 0,
-            new_prompt_ids=ids,
-            token_ids=ids,
-            logprobs=tuple(-0.1 for _ in ids),
+            parent_seq=parent,
+            kept=(step - 1) * 16 if parent else 0,
+            new_prompt_ids=new,
+            token_ids=new,
+            logprobs=tuple(-0.1 for _ in new),
             logprob_kind="policy",
             finish_reason="stop",
             policy="policy@1",
             engine="embedded",
             parameters={"temperature": 0.7},
-            drift=drift,
+            drift=fields.pop("drift", "clean" if parent else "forked"),
             thought=thought,
             calls=made,
-            malformed=malformed,
             prompt_tokens=900 + step * 30,
             cached_tokens=800 + step * 30,
             seconds=1.5,
+            **fields,
         )
-        seq = self.event(rollout, step, "sample", "sample", body)
-        self.db.execute(
-            "INSERT INTO steps (rollout, step, attempt, sample_seq, last_seq, policy, drift,"
-            " tools, calls, started_at) VALUES (?, ?, 1, ?, ?, 'policy@1', ?, ?, ?, ?)",
-            (rollout, step, seq, seq, drift, ",".join(n for n, _ in calls), len(calls), self.at),
-        )
-        self.db.execute(
-            "INSERT INTO samples (seq, rollout, step, attempt, role, parent_seq, kept, new_ids,"
-            " sampled_ids, prompt_tokens, cached_tokens, finish_reason, logprob_kind, engine,"
-            " policy, drift, seconds) VALUES"
-            " (?, ?, ?, 1, 'policy', ?, ?, 8, 8, ?, ?, 'stop', 'policy', 'embedded', 'policy@1',"
-            " ?, 1.5)",
-            (
-                seq,
-                rollout,
-                step,
-                body.parent_seq,
-                body.kept,
-                body.prompt_tokens,
-                body.cached_tokens,
-                drift,
-            ),
-        )
-        self._rollout(rollout)
+        kept = stored(StoredSample, body, active_us=step * 30_000_000)
+        seq = self.event(Key(rollout, step, part="sample"), "sample", kept)
+        self._samples[rollout, step] = seq
         return made
 
-    def result(
-        self,
-        rollout: str,
-        step: int,
-        call: Call,
-        text: str,
-        success: bool = True,
-        kind: str = "command",
-        forged: int = 0,
+    def answer(
+        self, rollout: str, step: int, call: Call, text: str, success: bool = True, **fields: Any
     ) -> None:
-        index = int(call.id.partition(".")[2])
-        body = Result(
-            call=call, kind=kind, success=success, text=text, seconds=0.4, forged_tags=forged
-        )
-        seq = self.event(rollout, step, f"call.{index}", "result", body)
-        if call.name.startswith(("search", "find", "web")):
-            self.db.execute(
-                "INSERT INTO searches VALUES (?, ?, 1, ?, ?, ?, 3, ?)",
-                (rollout, step, index, call.name, str(call.arguments.get("query", "")), seq),
-            )
-        self.db.execute(
-            "UPDATE steps SET errors = errors + ?, last_seq = ? WHERE rollout = ? AND step = ?",
-            (not success, seq, rollout, step),
-        )
-        self._rollout(rollout)
+        """A call returned."""
+        values = {"kind": "command", "seconds": 0.4, **fields}
+        body = Result(call=call, success=success, text=text, **values)
+        part = f"call.{call.id.partition('.')[2]}"
+        self.event(Key(rollout, step, part=part), "result", body)
 
-    def observe(
-        self,
-        rollout: str,
-        step: int,
-        files: tuple[FileChange, ...] = (),
-        score: float | None = None,
-        attention: tuple[str, ...] = (),
-        spans: tuple[TerminalSpan, ...] = (),
-    ) -> None:
-        """The step closes; guidance that is queued joins it."""
+    def close_step(self, rollout: str, step: int, **fields: Any) -> None:
+        """The observation; guidance that waits joins it."""
         body = ObservationBody(
-            tail=f"[step {step} · active 00:{step % 60:02} · 2 evaluations left]",
+            tail=f"[step {step} · active {step // 2} min · 2 evaluations left]",
             snapshot="a1b2c3d4",
-            files=files,
-            attention=attention,
-            spans=spans,
+            **fields,
         )
-        seq = self.event(rollout, step, "observation", "observation", body)
-        waiting = self.db.execute(
-            "SELECT id FROM guidance WHERE rollout = ? AND state = 'queued' ORDER BY number",
-            (rollout,),
-        ).fetchall()
-        if waiting:
-            delivered = self.event(
-                rollout, step, None, "delivery", {"ids": [w[0] for w in waiting]}
-            )
-            self.db.execute(
-                "UPDATE guidance SET state = 'delivered', delivered_step = ?, delivered_seq = ?,"
-                " delivered_at = ? WHERE rollout = ? AND state = 'queued'",
-                (step, delivered, self.at, rollout),
-            )
-        for change in files:
-            self.db.execute(
-                "INSERT INTO file_changes VALUES (?, ?, 1, ?, ?, ?, ?, ?)",
-                (rollout, step, change.path, change.kind, change.added, change.removed, seq),
-            )
-        for span in spans:
-            self.db.execute(
-                "INSERT OR REPLACE INTO terminals VALUES (?, ?, ?, ?, ?)",
-                (rollout, span.host, span.terminal, span.end, seq),
-            )
-        self.db.execute(
-            "UPDATE steps SET observation_seq = ?, last_seq = ?, guided = ?, attention = ?,"
-            " score = ?, snapshot = 'a1b2c3d4', closed_at = ?, active_us = ?"
-            " WHERE rollout = ? AND step = ?",
-            (
-                seq,
-                self.seq,
-                len(waiting),
-                ",".join(attention),
-                score,
-                self.at,
-                step * 30_000_000,
-                rollout,
-                step,
-            ),
-        )
-        self._rollout(rollout, steps=step, active_us=step * 30_000_000)
-        failed = self.db.execute(
-            "SELECT errors FROM steps WHERE rollout = ? AND step = ?", (rollout, step)
-        ).fetchone()[0]
-        self.db.execute(
-            "UPDATE rollouts SET errors = errors + ? WHERE id = ?", (bool(failed), rollout)
-        )
-        if score is not None:
-            self.db.execute(
-                "UPDATE rollouts SET last_score = ?1, best_score = max(coalesce(best_score, 0), ?1),"
-                " evaluations = evaluations + 1 WHERE id = ?2",
-                (score, rollout),
-            )
+        kept = stored(StoredObservation, body, active_us=step * 30_000_000)
+        self.event(Key(rollout, step, part="observation"), "observation", kept)
+        if waiting := self._waiting.pop(rollout, []):
+            self.event(Key(rollout, step), "delivery", Delivery(ids=tuple(waiting)))
 
-    def step(
+    def whole(
         self,
         rollout: str,
         step: int,
         thought: str = "",
-        calls: tuple[tuple[str, dict[str, Any]], ...] = (("run_command", {"command": "ls"}),),
-        results: tuple[str, ...] = ("ok",),
+        calls: Calls = LIST,
+        texts: tuple[str, ...] = ("ok",),
         success: bool = True,
+        result: dict[str, Any] | None = None,
         **closing: Any,
     ) -> None:
-        """A whole step."""
-        made = self.sample(rollout, step, thought, calls)
-        for call, text in zip(made, results, strict=False):
-            self.result(rollout, step, call, text, success)
-        self.observe(rollout, step, **closing)
+        """A step from its sample to its observation."""
+        made = self.begin(rollout, step, thought, calls)
+        for call, text in zip(made, texts, strict=False):
+            self.answer(rollout, step, call, text, success, **(result or {}))
+        self.close_step(rollout, step, **closing)
 
-    def guide(
-        self, rollout: str, id: str, text: str, author: str = "alice", mode: str = "next"
+    def scored(self, rollout: str, step: int, thought: str, score: float) -> None:
+        """A step that was evaluated."""
+        fields = {"overall_score": score, "state": "scored"}
+        evaluated = {"kind": "eval", "fields": fields}
+        text = f"overall_score {score:.1f}"
+        self.whole(rollout, step, thought, (("submit", {}),), (text,), result=evaluated)
+
+    def say(
+        self, rollout: str, id: str, text: str, author: str = "alice", mode: Any = "next"
     ) -> None:
-        self.guidance_number += 1
-        seq = self.event(rollout, 0, None, "guidance", Delivered(id=id, author=author, text=text))
-        self.db.execute(
-            "INSERT INTO guidance (id, number, rollout, author, uid, verified, mode, state,"
-            " text_seq, queued_at) VALUES (?, ?, ?, ?, 1000, 1, ?, 'queued', ?, ?)",
-            (id, self.guidance_number, rollout, author, mode, seq, self.at),
-        )
-        self._rollout(rollout)
+        """Guidance is queued."""
+        body = GuidanceQueued(id=id, author=author, text=text, mode=mode, uid=1000)
+        self.event(Key(rollout), "guidance", body)
+        self._waiting.setdefault(rollout, []).append(id)
 
-    def withdraw(self, rollout: str, id: str) -> None:
-        self.event(rollout, 0, None, "withdrawal", {"id": id})
-        self.db.execute("UPDATE guidance SET state = 'withdrawn' WHERE id = ?", (id,))
-        self._rollout(rollout)
+    def take_back(self, rollout: str, id: str) -> None:
+        """It is withdrawn."""
+        self.event(Key(rollout), "withdraw", GuidanceWithdrawn(id=id, by="alice"))
+        self._waiting[rollout].remove(id)
 
-    def fork(self, rollout: str, number: int, step: int, k: int, summary: str) -> None:
+    def fork_before(self, rollout: str, step: int, k: int, summary: str) -> None:
+        """A new context begins."""
         body = ForkBody(k=k, first_kept_step=k + 1, summary=summary)
-        seq = self.event(rollout, step, "fork", "fork", body)
-        self.db.execute(
-            "INSERT INTO forks VALUES (?, ?, ?, ?, ?, 0, NULL, ?)",
-            (rollout, number, step, k, k + 1, seq),
-        )
-        self._rollout(rollout, fork_seq=seq, forks=number)
+        self.event(Key(rollout, step, part="fork"), "fork", body)

@@ -27,12 +27,12 @@ _DIFF = """--- a/count.py
  json.dump(counts.most_common(10), open("answer.json", "w"))
 """
 _LOG = (
-    b"\x1b]7771;p;\x07/workspace $ python3 train.py --epochs 3\r\n"
-    b"loading corpus.txt \x1b[32mok\x1b[0m 84,213 words\r\n"
-    b"epoch 1/3  loss 2.4137  \x1b[2m12.1 s\x1b[0m\r\n"
-    b"epoch 2/3  loss 1.9021  \x1b[2m12.0 s\x1b[0m\r\n"
-    b"\x1b[33mwarning:\x1b[0m learning rate is above 1e-3\r\n"
-    b"epoch 3/3  [#########           ]  45 %\repoch 3/3  [##################  ]  92 %"
+    b"\x1b]7771;p;\x07/workspace $ python3 count.py --check\r\n"
+    b"reading corpus.txt \x1b[32mok\x1b[0m 84,213 words\r\n"
+    b"pass 1/3  6,120 distinct  \x1b[2m1.1 s\x1b[0m\r\n"
+    b"pass 2/3  5,872 distinct  \x1b[2m1.0 s\x1b[0m\r\n"
+    b"\x1b[33mwarning:\x1b[0m 12 words hold an apostrophe only\r\n"
+    b"pass 3/3  [#########           ]  45 %\rpass 3/3  [##################  ]  92 %"
 )
 _THOUGHTS = (
     "Let me look at what is in the workspace before I write anything.",
@@ -47,22 +47,25 @@ def build(path: Path) -> HomeBuilder:
     """A home with a few tasks, one of them busy."""
     builder = HomeBuilder(path / "home")
     root = path / "host"
-    builder.rollout("r-7f3a", "count-words", host_root=str(root))
-    builder.rollout("r-81bc", "count-words", state="finished")
-    builder.rollout("r-90d2", "train-tokenizer", "Train a tokenizer.", state="paused")
-    builder.rollout("r-93e1", "train-tokenizer", "Train a tokenizer.", sandbox="none")
-    builder.rollout("r-a004", "speed-up-attention", "Make it faster.", state="failed")
-    builder.state("r-a004", "failed", "worker", "engine lost")
-    builder.state("r-90d2", "paused", "alice", "waits for data")
-    for other, steps, score in (("r-81bc", 41, 88.0), ("r-90d2", 118, 54.2), ("r-93e1", 12, None)):
-        for number in range(1, steps + 1):
-            builder.step(other, number, "Working.", success=number % 9 != 0,
-                         score=score if number == steps else None)  # fmt: skip
-    for number in range(1, 61):
-        _step(builder, "r-7f3a", number)
-    builder.guide("r-7f3a", "g3", "Back up what scored best before you try the next idea.")
-    builder.sample("r-7f3a", 61, "Training goes on; I will wait for it with sleep.",
-                   (("sleep", {"seconds": 600}),))  # fmt: skip
+    with builder.bulk():
+        builder.start("r-7f3a", "count-words", host_root=str(root))
+        builder.start("r-81bc", "count-words")
+        builder.start("r-90d2", "train-tokenizer", "Train a tokenizer.")
+        builder.start("r-93e1", "train-tokenizer", "Train a tokenizer.", sandbox="none")
+        builder.start("r-a004", "speed-up-attention", "Make it faster.")
+        for other, steps, score in (("r-81bc", 41, 88.0), ("r-90d2", 118, 54.2), ("r-93e1", 12, 0)):
+            for number in range(1, steps):
+                builder.whole(other, number, "Working.", success=number % 9 != 0)
+            if score:
+                builder.scored(other, steps, "Try it.", score)
+        builder.state("r-81bc", "finished", "worker")
+        builder.state("r-90d2", "paused", "alice", "waits for data")
+        builder.state("r-a004", "failed", "worker", "engine lost")
+        for number in range(1, 61):
+            _step(builder, "r-7f3a", number)
+        builder.say("r-7f3a", "g3", "Back up what scored best before you try the next idea.")
+        thought = "The check goes on; I will wait for it with sleep."
+        builder.begin("r-7f3a", 61, thought, (("sleep", {"seconds": 600}),))
     builder.activity("r-7f3a", "sleep")
     folder = root / "rollouts" / "r-7f3a" / "terminals" / "main"
     folder.mkdir(parents=True)
@@ -73,41 +76,41 @@ def build(path: Path) -> HomeBuilder:
 def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
     thought = _THOUGHTS[number % len(_THOUGHTS)]
     if number == 23:
-        builder.guide(rollout, "g1", "Read evaluate.py before you submit again.")
+        builder.say(rollout, "g1", "Read evaluate.py before you submit again.")
     if number == 58:
-        builder.guide(rollout, "g2", "The apostrophe counts as a letter here: keep “don't” as one "
-                      "word, and drop lone apostrophes.", "bob", "wake")  # fmt: skip
+        words = "The apostrophe counts as a letter here: keep “don't” as one word, and drop lone"
+        builder.say(rollout, "g2", words + " apostrophes.", "bob", "wake")
     if number == 40:
-        builder.fork(rollout, 1, number, 20, "So far: counted words, scored 54.2.")
+        builder.fork_before(rollout, number, 20, "So far: counted words, scored 54.2.")
     if number % 8 == 3:
+        text = "text = open('corpus.txt').read().lower()"
+        edit = ("edit_file", {"path": "count.py", "start": 5, "end": 5, "text": text})
         change = FileChange(path="count.py", kind="changed", added=3, removed=1, diff=_DIFF)
-        call = ("edit_file", {"path": "count.py", "start": 5, "end": 5,
-                              "text": "text = open('corpus.txt').read().lower()"})  # fmt: skip
-        builder.step(rollout, number, thought, (call,), ("3 lines changed in count.py.",),
-                     files=(change,))  # fmt: skip
+        done = ("3 lines changed in count.py.",)
+        builder.whole(rollout, number, thought, (edit,), done, files=(change,))
     elif number % 8 == 5:
         call = ("search_dir", {"query": "tokenize", "path": "."})
-        builder.step(rollout, number, thought, (call,), ("3 files hold it:\ncount.py: 2",))
+        found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 3}}
+        texts = ("3 files hold it:\ncount.py: 2\nevaluate.py: 1",)
+        builder.whole(rollout, number, thought, (call,), texts, result=found)
     elif number % 11 == 7:
-        builder.step(rollout, number, thought, (("run_command", {"command": "python3 cuont.py"}),),
-                     ("python3: can't open file 'cuont.py': No such file or directory",),
-                     success=False)  # fmt: skip
+        call = ("run_command", {"command": "python3 cuont.py"})
+        texts = ("python3: can't open file 'cuont.py': No such file or directory",)
+        builder.whole(rollout, number, thought, (call,), texts, success=False)
     elif number % 20 == 10:
-        builder.step(rollout, number, thought, (("submit", {}),), ("overall_score 54.2",),
-                     score=40 + number / 3)  # fmt: skip
+        builder.scored(rollout, number, thought, 40 + number / 3)
     else:
-        builder.step(rollout, number, thought,
-                     (("run_command", {"command": "python3 count.py && head -3 answer.json"}),),
-                     ("[\n  [\"the\", 5120],\n  [\"and\", 3044],",),
-                     spans=(TerminalSpan(host="local", terminal="main", start=0, end=9),))  # fmt: skip
+        call = ("run_command", {"command": "python3 count.py && head -3 answer.json"})
+        texts = ('[\n  ["the", 5120],\n  ["and", 3044],',)
+        spans = (TerminalSpan(host="local", terminal="main", start=number, end=number + 1),)
+        builder.whole(rollout, number, thought, (call,), texts, spans=spans)
 
 
 async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str]) -> None:
     """Draw it after some keys."""
     with build(path) as builder:
-        app = HoustonConsole(
-            Loaded(Configuration(), builder.home, "defaults"), "r-7f3a", path / "s"
-        )
+        loaded = Loaded(Configuration(), builder.home, "defaults")
+        app = HoustonConsole(loaded, "r-7f3a", path / "state")
         async with app.run_test(size=size) as pilot:
             await app.catch_up()
             await pilot.pause()
@@ -120,8 +123,10 @@ async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str])
     out.with_suffix(".svg").write_text(svg, encoding="utf-8")
     import cairosvg
 
-    cairosvg.svg2png(bytestring=svg.replace("Fira Code", "DejaVu Sans Mono").encode(),
-                     write_to=str(out.with_suffix(".png")), output_width=1800)  # fmt: skip
+    svg = svg.replace("Fira Code", "DejaVu Sans Mono")
+    cairosvg.svg2png(
+        bytestring=svg.encode(), write_to=str(out.with_suffix(".png")), output_width=1800
+    )
 
 
 def main() -> None:

@@ -28,10 +28,11 @@ ENTRIES: dict[str, tuple[str, Tone]] = {
 _MODES = {"next": "", "wake": "wake ", "interrupt": "interrupt "}
 
 
-def rollout_line(one: Listed, width: int, chosen: str) -> Line:
-    """A line of the selector: a task, or a rollout under it."""
+def rollout_line(one: Listed, width: int, chosen: str, first: bool = False) -> Line:
+    """A line of the selector: a task (the first names the columns), or a rollout under it."""
     if one.rollout is None:
-        return line(span(" "), Span(fit(one.task, width - 1), "title"))
+        heads = line(span("best steps " if first else "", "faint"))
+        return spread(line(span(" "), span(one.task, "title")), heads, width)
     rollout = one.rollout
     glyph, tone = STATES.get(rollout.state, ("?", "dim"))
     name = "strong" if rollout.id == chosen else "text"
@@ -56,7 +57,7 @@ def rollout_facts(one: Rollout, reasons: tuple[str, ...], width: int) -> list[Li
     """What the selector says about the rollout under its cursor."""
     glyph, tone = STATES.get(one.state, ("?", "dim"))
     state = f"{one.state}: {one.reason}" if one.reason else one.state
-    scores = f"best {_score(one.best_score)}  last {_score(one.last_score)}  of {one.evaluations}"
+    scores = f"{_score(one.best_score)} best  {_score(one.last_score)} last"
     rows = [
         line(span(f" {glyph} ", tone), span(state, tone)),
         line(span("   active  ", "key"), span(duration(one.active_us))),

@@ -116,6 +116,29 @@ def diffs(rollout: str, *, path: str = "", step: int | None = None) -> Plan[list
     return found
 
 
+def latest_change(rollout: str, step: int) -> Plan[int]:
+    """The newest step up to `step` that changed a file; 0 when there is none."""
+    rows = yield Ask(
+        "SELECT coalesce(max(step), 0) FROM file_changes WHERE rollout = ? AND step <= ?",
+        (rollout, step),
+    )
+    found: int = rows[0][0]
+    return found
+
+
+class _Text(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
+def result_text(seq: int) -> Plan[str]:
+    """What one call returned, as the model saw it."""
+    event = (yield from journal.by_seq([seq])).get(seq)
+    if event is None:
+        return ""
+    erased = _Text(journal.ERASED)
+    return (yield from journal.record(event, _Text, erased)).text
+
+
 def neighbour(rollout: str, step: int, column: str, forward: bool) -> Plan[int | None]:
     """The nearest step after (or before) `step` with a non-zero `column`: errors or guided."""
     if column not in ("errors", "guided"):

@@ -13,7 +13,7 @@ from houston_console.app.records import StepRow
 from houston_shared.records import Call, Delivered, FileChange, Result, StepRecord
 from houston_shared.safe_text import SafeText, safe
 
-ERROR, GUIDANCE, SCORE, FORK, ATTENTION = "✗", "✎", "★", "⑂", "!"
+ERROR, GUIDANCE, SCORE, FORK, ATTENTION = "✗", "✎", "★", "↳", "!"
 FOLDED, UNFOLDED, RUNNING = "▸", "▾", "◌"
 GUTTER = 8
 """Columns before the text of an unfolded step: marker, number, space."""
@@ -24,7 +24,7 @@ def folded(row: StepRow, width: int, unfolded: bool = False) -> Line:
     """One line: number, flags, tools, the thought's first words; files and score on the right."""
     marker = RUNNING if row.open else UNFOLDED if unfolded else FOLDED
     tools = row.tools.replace(",", ", ") or ("…" if row.open else "no action")
-    room = min(20, max(10, width // 4))
+    room = min(20, max(11, width // 6))
     left = line(
         span(f"{marker} ", "title" if unfolded else "faint"),
         span(f"{row.step:>5} ", "number"),

@@ -45,8 +45,13 @@ class RolloutSource:
         return await self._reader.run(plans.diffs(self.rollout, path=path))
 
     async def step_changes(self, step: int) -> list[StepChange]:
-        """Changes that one step made."""
-        return await self._reader.run(plans.diffs(self.rollout, step=step))
+        """Changes that the newest step up to `step` made that made any."""
+        latest = await self._reader.run(plans.latest_change(self.rollout, step))
+        return await self._reader.run(plans.diffs(self.rollout, step=latest)) if latest else []
+
+    async def result_text(self, seq: int) -> str:
+        """What one call returned."""
+        return await self._reader.run(plans.result_text(seq))
 
     async def searches(self) -> list[Search]:
         """Searches, the newest first."""

@@ -13,10 +13,12 @@ from houston_console.app.listing import STATES
 from houston_console.app.palette import palette
 from houston_console.app.state import ConsoleState
 
+WIDE = 120
+"""Columns from which the home is named."""
 LINKS: dict[str, tuple[str, str, Tone]] = {
     "live": ("●", "live", "success"),
     "reconnecting": ("◌", "reconnecting", "warning"),
-    "down": ("○", "daemon down, reading only", "error"),
+    "down": ("○", "daemon down: reading only", "error"),
 }
 
 
@@ -55,11 +57,8 @@ class StatusBar(Bar):
             left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
         lag = f"  {state.lag} behind" if state.lag else ""
         clock = time.strftime("%H:%M %z")
-        right = line(
-            span(f"  {home}", "faint"),
-            span(f"  seq {state.seq}{lag}", "dim"),
-            span(f"  {clock} "),
-        )
+        place = span(f"  {home}", "faint") if self.size.width >= WIDE else span("")
+        right = line(place, span(f"  seq {state.seq}{lag}", "dim"), span(f"  {clock} "))
         self.put(spread(tuple(left), right, max(20, self.size.width)))
 
 

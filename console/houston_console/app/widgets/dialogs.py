@@ -30,11 +30,11 @@ class TextLines(LineView):
         """One of them."""
         return self._lines[number]
 
-    def put(self, lines: list[Line]) -> None:
-        """Show other lines, from their start."""
+    def put(self, lines: list[Line], at_end: bool = False) -> None:
+        """Show other lines, from their start or their end."""
         self._lines = lines
         self.show()
-        self.jump(0)
+        self.jump(len(lines) if at_end else 0)
 
 
 class Confirm(ModalScreen[bool]):

@@ -64,11 +64,12 @@ class Eye(ModalScreen[None]):
         """Show one of the three; wrapped in a thread, a context may have 100,000 tokens."""
         self.tab = tab
         text = self.query_one("#eye-text", TextLines)
-        text.put(await asyncio.to_thread(TABS[tab][1], self.view, text.room))
+        lines = await asyncio.to_thread(TABS[tab][1], self.view, text.room)
+        text.put(lines, at_end=True)  # what is new stands there
         names = [f"‹{name}›" if i == tab else name for i, (name, _) in enumerate(TABS)]
         box = self.query_one("#eye")
         title(box, f"What the model was given at step {self.step}   {'  '.join(names)}")
-        subtitle(box, line("← → text   esc close"))
+        subtitle(box, line("← → text   g G start, end   esc close"))
 
     async def action_tab(self, by: int) -> None:
         """The next text or the one before."""

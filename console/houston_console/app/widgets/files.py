@@ -1,4 +1,8 @@
-"""Files and searches: what the step at the cursor changed, every file's history, every search."""
+"""Files and searches: a list of either above, and below it the diffs or results that belong to it.
+
+While nothing was chosen the diffs are those of the step at the trajectory's cursor (or of the last
+step before it that changed a file), so that reading the trajectory shows what it did to files.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -9,7 +13,7 @@ from textual.message import Message
 
 from houston_console.app.diff_lines import change_lines
 from houston_console.app.keymap import bindings
-from houston_console.app.lines import Line, line, span
+from houston_console.app.lines import Line, block, line, span
 from houston_console.app.listing import file_line, search_line
 from houston_console.app.records import FileRow, StepChange
 from houston_console.app.source import RolloutSource
@@ -17,12 +21,15 @@ from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.line_view import LineView
 from houston_shared.store.queries.world import Search
 
-View = Literal["step", "files", "searches"]
-VIEWS: tuple[View, ...] = ("step", "files", "searches")
+View = Literal["files", "searches"]
+VIEWS: tuple[View, ...] = ("files", "searches")
 
 
 class FileList(LineView):
     """The files of a rollout, or its searches."""
+
+    class Moved(Message):
+        """The cursor is on another row."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -35,9 +42,13 @@ class FileList(LineView):
     def line_at(self, number: int) -> Line:
         """One file or search."""
         row = self.rows[number]
-        return (
-            file_line(row, self.room) if isinstance(row, FileRow) else search_line(row, self.room)
-        )
+        make: Any = file_line if isinstance(row, FileRow) else search_line
+        found: Line = make(row, self.room)
+        return found
+
+    def moved(self) -> None:
+        """Tell it."""
+        self.post_message(self.Moved())
 
     def take(self, rows: Sequence[FileRow | Search]) -> None:
         """Show other rows."""
@@ -52,13 +63,14 @@ class FileList(LineView):
 
 
 class DiffText(LineView):
-    """Diffs, one after the other."""
+    """Diffs one after the other, or the text of one result."""
 
     has_cursor = False
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.changes: list[StepChange] = []
+        self.result: tuple[int, str] = (0, "")
         self._lines: list[Line] = []
         self._steps: list[int] = []
         self._wrapped_for = 0
@@ -71,17 +83,20 @@ class DiffText(LineView):
         """One line of a diff."""
         return self._lines[number]
 
-    def take(self, changes: list[StepChange]) -> None:
-        """Show other diffs, from their start."""
-        if changes != self.changes:
-            self.changes, self._wrapped_for = changes, 0
+    def take(self, changes: list[StepChange], result: tuple[int, str] = (0, "")) -> None:
+        """Show other diffs, or a result (its step and its text), from the start."""
+        if (changes, result) != (self.changes, self.result):
+            self.changes, self.result, self._wrapped_for = changes, result, 0
             self.show()
             self.jump(0)
 
     def show(self) -> None:
         """Wrap for the width there is."""
         if self._wrapped_for != self.room:
-            self._wrapped_for, self._lines, self._steps = self.room, [], []
+            self._wrapped_for = self.room
+            step, text = self.result
+            self._lines = block(text, self.room, "dim") if text else []
+            self._steps = [step] * len(self._lines)
             for change in self.changes:
                 wrapped = change_lines(change, self.room)
                 self._lines += wrapped
@@ -90,13 +105,13 @@ class DiffText(LineView):
 
     @property
     def top_step(self) -> int | None:
-        """The step whose diff is at the top."""
+        """The step of what is at the top."""
         at = round(self.scroll_y)
         return self._steps[at] if at < len(self._steps) else None
 
 
 class Files(Vertical):
-    """The area at the upper right: a list above (but not for a step), diffs below."""
+    """The area at the upper right."""
 
     BINDINGS = bindings("files")
 
@@ -110,17 +125,17 @@ class Files(Vertical):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.source: RolloutSource | None = None
-        self.view: View = "step"
+        self.view: View = "files"
         self.step = 0
         self._path = ""
 
     def compose(self) -> ComposeResult:
-        """A list and diffs."""
+        """A list and what belongs to it."""
         yield FileList(id="file-list")
         yield DiffText(id="diffs")
 
     def on_mount(self) -> None:
-        """Begin with the step at the cursor."""
+        """Begin with files."""
         self._dress()
 
     def open(self, source: RolloutSource) -> None:
@@ -132,62 +147,64 @@ class Files(Vertical):
         """Read again what is shown; `step` is the one at the trajectory's cursor."""
         source = self.source
         self.step = self.step if step is None else step
-        if source is None or not self.display or not self.is_on_screen:
-            return
-        listed, diffs = self.query_one(FileList), self.query_one(DiffText)
-        if self.view == "step":
-            changes = await source.step_changes(self.step) if self.step else []
-            listed.take(())
-        elif self.view == "files":
-            listed.take(await source.files())
-            changes = await source.file_changes(self._path) if self._path else []
+        if source is None or self.size.width == 0:
+            return  # nobody can see it
+        if self.view == "files":
+            rows: Sequence[FileRow | Search] = await source.files()
         else:
-            listed.take(await source.searches())
-            changes = []
+            rows = await source.searches()
         if source is self.source:
-            diffs.take(changes)
+            self.query_one(FileList).take(rows)
+            await self._refresh_below(source)
             self._dress()
 
+    async def _refresh_below(self, source: RolloutSource) -> None:
+        under, below = self.query_one(FileList).under_cursor, self.query_one(DiffText)
+        if self.view == "searches" and isinstance(under, Search):
+            below.take([], (under.step, await source.result_text(under.seq)))
+        elif self._path:
+            below.take(await source.file_changes(self._path))
+        elif self.view == "files":
+            below.take(await source.step_changes(self.step))
+        else:
+            below.take([])
+
+    async def on_file_list_moved(self) -> None:
+        """Results follow the cursor; diffs do when somebody chooses."""
+        if self.source is not None and self.view == "searches":
+            await self._refresh_below(self.source)
+
     def _dress(self) -> None:
-        listed, diffs = self.query_one(FileList), self.query_one(DiffText)
-        listed.display = self.view != "step"
-        diffs.display = self.view == "step" or bool(self._path and self.view == "files")
+        listed, below = self.query_one(FileList), self.query_one(DiffText)
         listed.empty = line(span(f" no {self.view} yet", "dim"))
-        diffs.empty = line(span(f" step {self.step} changed no file", "dim"))
-        names = {"step": f"step {self.step}", "files": "files", "searches": "searches"}
-        shown = [f"‹{name}›" if view == self.view else name for view, name in names.items()]
-        title(self, "4 " + "  ".join(shown))
-        subtitle(self, line(self._path) if self.view == "files" else ())
-        diffs.refresh()
+        shown = [f"‹{view}›" if view == self.view else view for view in VIEWS]
+        title(self, "4  " + "  ".join(shown))
+        subtitle(self, line(f"history of {self._path}" if self._path else ""))
         listed.refresh()
+        below.refresh()
 
     async def action_view(self, by: int) -> None:
-        """Step, files, searches."""
+        """Files or searches."""
         at = (VIEWS.index(self.view) + by) % len(VIEWS)
-        inside = self.query_one(FileList).has_focus or self.query_one(DiffText).has_focus
         self.view, self._path = VIEWS[at], ""
         self.query_one(FileList).cursor = 0
         await self.refresh_content()
-        if inside:
-            self.take_focus()
+        self.take_focus()
 
     def take_focus(self) -> None:
-        """Focus what can be moved in."""
-        part: LineView = self.query_one(FileList)
-        (self.query_one(DiffText) if not part.display else part).focus()
+        """Focus the list."""
+        self.query_one(FileList).focus()
 
     async def action_choose(self) -> None:
         """From a file to its changes; from a search or a change to its step."""
-        if self.query_one(DiffText).has_focus:
-            at = self.query_one(DiffText).top_step
-            if at is not None:
-                self.post_message(self.Chosen(at))
-            return
-        row = self.query_one(FileList).under_cursor
-        if isinstance(row, FileRow):
+        below, row = self.query_one(DiffText), self.query_one(FileList).under_cursor
+        if below.has_focus:
+            if below.top_step is not None:
+                self.post_message(self.Chosen(below.top_step))
+        elif isinstance(row, FileRow):
             self._path = row.path
             await self.refresh_content()
-            self.query_one(DiffText).focus()
+            below.focus()
         elif row is not None:
             self.post_message(self.Chosen(row.step))
 
@@ -196,8 +213,3 @@ class Files(Vertical):
         self._path = ""
         await self.refresh_content()
         self.take_focus()
-
-    @property
-    def is_on_screen(self) -> bool:
-        """Whether anybody can see it."""
-        return self.size.width > 0

@@ -9,7 +9,7 @@ from houston_shared.safe_text import safe_line
 
 def title(widget: Widget, text: str) -> None:
     """Write the title of a frame, unless it says so already (it would be drawn again)."""
-    clean = Content(f" {safe_line(text)} ")
+    clean = Content(safe_line(text))
     if widget.border_title != clean.markup:
         widget.border_title = clean
 
@@ -17,6 +17,6 @@ def title(widget: Widget, text: str) -> None:
 def subtitle(widget: Widget, parts: Line) -> None:
     """Write on the lower edge of a frame."""
     text = plain(parts).strip()
-    clean = Content(f" {text} " if text else "")
+    clean = Content(text)
     if widget.border_subtitle != clean.markup:
         widget.border_subtitle = clean

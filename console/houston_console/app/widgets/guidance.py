@@ -51,7 +51,11 @@ class Composer(TextArea):
 
     def __init__(self, outbox: Outbox, **arguments: Any) -> None:
         super().__init__(
-            soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False, **arguments
+            soft_wrap=True,
+            show_line_numbers=False,
+            highlight_cursor_line=False,
+            placeholder="The agent reads this inside its next observation.",
+            **arguments,
         )
         self.cursor_blink = False
         self._outbox = outbox

@@ -44,7 +44,7 @@ class RolloutList(LineView):
 
     def line_at(self, number: int) -> Line:
         """A task or a rollout."""
-        return rollout_line(self.listed[number], self.room, self.chosen)
+        return rollout_line(self.listed[number], self.room, self.chosen, number == 0)
 
     def selectable(self, number: int) -> bool:
         """Rollouts are, tasks are not."""

@@ -77,6 +77,7 @@ class Transcript(LineView):
         self._moving = False
         self._strips: LRUCache[object, Strip] = LRUCache(STRIPS)
         self._filling: asyncio.Task[None] | None = None
+        self._unfolding = -1
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -272,8 +273,11 @@ class Transcript(LineView):
         self._redraw()
         if self.following:
             self._to_end()
+        elif row == self._unfolding:
+            self.put_cursor(row)
         elif above and grown:
             self._scroll(round(self.scroll_y) + grown)
+        self._unfolding = -1
 
     # --- moving ------------------------------------------------------------------------------
 
@@ -294,7 +298,8 @@ class Transcript(LineView):
         """Scrolling by wheel or bar lets go of the end."""
         super().watch_scroll_y(old_value, new_value)
         if not self._moving:
-            if new_value < old_value:
+            # A frame that grew also scrolls, but to its end.
+            if round(new_value) < min(round(old_value), round(self.max_scroll_y)):
                 self._let_go()
             self._fill_soon()
 
@@ -399,9 +404,11 @@ class Transcript(LineView):
             self._let_go()
         top = self.folds.top(self.cursor)
         self.folds.set_open(self.cursor, open)
+        self._unfolding = self.cursor if open else -1
         wrapped = self.pages.wrapped(self.cursor)
         if open and wrapped is not None:
             self.folds.measured(self.cursor, len(wrapped))
+            self.put_cursor(self.cursor)
         self._redraw()
         if top < round(self.scroll_y):
             self._scroll(top)

@@ -1,0 +1,131 @@
+"""A home, a recorder where a test speaks to one, and an annotator at a console on it."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from houston_console.app.app import HoustonConsole
+from houston_console.app.widgets.line_view import LineView
+from houston_console.app.widgets.transcript import Transcript
+from houston_shared.config import Configuration, Loaded
+from houston_shared.home import Home
+from houston_shared.lock import HomeLock, Owner
+from tests.console.homes import HomeBuilder
+from tests.support.recorder_client import Station
+
+SECONDS = 15.0
+WIDE, SMALL = (160, 50), (80, 24)
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Iterator[HomeBuilder]:
+    """A home that a test writes, without a daemon."""
+    with HomeBuilder(tmp_path / "home") as made:
+        yield made
+
+
+class LiveStation(Station):
+    """A recorder that holds its home, as a daemon does."""
+
+    def start(self) -> "LiveStation":
+        super().start()
+        self._take()
+        return self
+
+    def _take(self) -> None:
+        self._lock = HomeLock(self.home)
+        assert self._lock.take(Owner(pid=0, since="")) is None
+
+    def stop(self) -> None:
+        super().stop()
+        self._lock.release()
+
+    def again(self) -> None:
+        """Start after `stop`."""
+        self.recorder = type(self.recorder)(self.home, self.config, self._tell)
+        self.recorder.start()
+        self._take()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveStation]:
+    made = LiveStation(tmp_path / "home").start()
+    yield made
+    made.stop()
+
+
+class Seat:
+    """An annotator at a console."""
+
+    def __init__(self, app: HoustonConsole, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.app.query_one(Transcript)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+        await self.transcript.settle()
+        await self.pilot.pause()
+
+    async def write(self, text: str) -> None:
+        """Type text."""
+        names = {" ": "space", ".": "full_stop", "/": "slash", "*": "asterisk", "'": "apostrophe"}
+        await self.press(*(names.get(character, character) for character in text))
+
+    async def until(self, condition: Callable[[], Any], what: str = "") -> None:
+        """Wait until something is so."""
+        waited = 0.0
+        while not condition():
+            assert waited < SECONDS, f"not within {SECONDS} s: {what}\n{self.text()}"
+            await self.pilot.pause(0.05)
+            waited += 0.05
+
+    def lines(self, kind: type[LineView] | str = Transcript) -> list[str]:
+        """What a list shows."""
+        view = self.app.screen.query_one(kind, LineView)
+        return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+
+    def text(self, kind: type[LineView] | str = Transcript) -> str:
+        return "\n".join(self.lines(kind))
+
+    def bar(self, name: str) -> str:
+        """What a bar says."""
+        return str(self.app.screen_stack[0].query_one(name).render_line(0).text)
+
+    def frame(self, name: str) -> str:
+        """Title and lower edge of a frame."""
+        widget = self.app.screen.query_one(name)
+        return f"{widget.border_title} | {widget.border_subtitle}"
+
+
+Sit = Callable[..., AbstractAsyncContextManager[Seat]]
+
+
+@pytest.fixture
+def sit(tmp_path: Path) -> Sit:
+    """Sit down at a console: `async with sit(home) as seat`."""
+
+    @asynccontextmanager
+    async def down(
+        home: Home, rollout: str = "", size: tuple[int, int] = WIDE
+    ) -> AsyncIterator[Seat]:
+        app = HoustonConsole(Loaded(Configuration(), home, "test"), rollout, tmp_path / "state")
+        async with app.run_test(size=size) as pilot:
+            seat = Seat(app, pilot)
+            await seat.until(lambda: app.source is not None or not app.state.rollouts, "opened")
+            if home.database.exists():
+                await app.catch_up()
+            await pilot.pause()
+            await seat.transcript.settle()
+            await pilot.pause()
+            yield seat
+
+    return down

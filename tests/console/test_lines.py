@@ -1,0 +1,65 @@
+"""Text in lines: nothing is wider than its room, nothing is lost, nothing reaches the terminal."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from houston_console.app.lines import fit, line, plain, span, spread, width_of, wrap
+from houston_console.app.terminal_text import tail_lines
+from houston_shared.safe_text import safe
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+
+
+@given(texts, st.integers(4, 60))
+def test_wrapped_lines_fit_and_keep_every_letter(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert all(cell_len(one) <= width for one in lines)
+    kept = "".join("".join(lines).split())
+    assert kept == "".join(safe(text).split())
+
+
+@given(texts, st.integers(0, 40))
+def test_fitted_text_takes_exactly_its_room(text: str, width: int) -> None:
+    assert cell_len(fit(text, width)) == width
+
+
+@given(texts, texts, st.integers(1, 80))
+def test_the_left_gives_way_to_the_right(left: str, right: str, width: int) -> None:
+    end = line(span(right[: width // 3]))
+    if width_of(end) <= width:
+        made = spread(line(span(left)), end, width)
+        assert width_of(made) == width
+        assert plain(made).endswith(plain(end))
+
+
+def test_words_stay_whole_where_they_can() -> None:
+    assert wrap("the quick brown fox", 10) == ["the quick", "brown fox"]
+    assert wrap("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert wrap("a\tb\n\nc", 20) == ["a   b", "", "c"]
+
+
+@given(st.binary(max_size=400))
+def test_no_byte_of_a_terminal_is_a_control_character_on_the_screen(data: bytes) -> None:
+    for one in tail_lines(data):
+        assert safe(plain(one)) == plain(one)
+        assert "\n" not in plain(one)
+
+
+TERMINALS = {
+    "a progress bar shows its last state": (b"10 %\r50 %\r90 %", ["90 %"]),
+    "colours become tones, not text": (b"\x1b[31mred\x1b[0m plain", ["red plain"]),
+    "a prompt begins on a fresh line": (b"no feed\x1b]7771;p;\x07$ ls", ["no feed", "$ ls"]),
+    "marks with secrets never show": (b"a\x1b]7771;e;SECRET;0\x07b", ["ab"]),
+    "erase to the end of the line": (b"abcdef\r\x1b[Kxy", ["xy"]),
+    "backspace goes back": (b"abd\bc", ["abc"]),
+    "invalid UTF-8 shows as such": (b"a\xffb", ["a\ufffdb"]),
+    "a huge column is not believed": (b"\x1b[999999999Gx", [" " * 1000]),
+}
+
+
+def test_a_terminal_reads_as_a_person_would_see_it() -> None:
+    for what, (data, expected) in TERMINALS.items():
+        assert [plain(one).rstrip("x") for one in tail_lines(data)] == [
+            one.rstrip("x") for one in expected
+        ], what

@@ -1,0 +1,204 @@
+"""Reading a trajectory: choosing, unfolding, following, jumping."""
+
+from houston_console.app.widgets.selector import RolloutList
+from houston_console.app.widgets.transcript import Transcript
+from tests.console.conftest import SMALL, Sit
+from tests.console.homes import HomeBuilder
+
+
+def _steps(builder: HomeBuilder, rollout: str, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        builder.whole(rollout, number, f"thought {number}", texts=(f"output {number}",))
+
+
+def _home(builder: HomeBuilder, steps: int = 80) -> None:
+    with builder.bulk():
+        builder.start("r-one", "alpha")
+        builder.start("r-two", "beta")
+        _steps(builder, "r-one", 1, steps)
+        _steps(builder, "r-two", 1, 3)
+
+
+async def test_the_newest_running_rollout_opens_at_its_end(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder)
+    async with sit(builder.home) as seat:
+        assert seat.app.state.selected == "r-two"
+        assert "thought 3" in seat.lines()[3]
+        assert "following" in seat.frame("#trajectory")
+
+
+async def test_a_rollout_is_chosen_in_the_list(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder)
+    async with sit(builder.home, "r-two") as seat:
+        rows = seat.lines(RolloutList)
+        assert ["alpha" in rows[0], "r-one" in rows[1], "beta" in rows[2]] == [True] * 3
+        await seat.press("1", "k", "enter")
+        await seat.until(lambda: seat.app.state.selected == "r-one")
+        await seat.press()
+        assert "thought 80" in seat.text()
+        assert "alpha · r-one" in seat.frame("#trajectory")
+        assert isinstance(seat.app.focused, Transcript)
+
+
+async def test_a_folded_step_says_what_happened_on_one_line(builder: HomeBuilder, sit: Sit) -> None:
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "all well")
+        builder.whole("r", 2, "a typo", texts=("no such file",), success=False)
+        builder.say("r", "g", "look again")
+        builder.whole("r", 3, "hears it")
+        builder.scored("r", 4, "tries it", 61.5)
+        builder.fork_before("r", 5, 2, "summary")
+        builder.begin("r", 5, "goes on", (("sleep", {"seconds": 9}),))
+    async with sit(builder.home) as seat:
+        rows = seat.lines()
+        assert rows[0].split()[:2] == ["▸", "task"]
+        assert rows[1].split()[:3] == ["▸", "1", "run_command"]
+        assert rows[2].split()[:3] == ["▸", "2", "✗"]
+        assert rows[3].split()[:3] == ["▸", "3", "✎"]
+        assert rows[4].split()[:3] == ["▸", "4", "★"]
+        assert rows[4].endswith("61.5")
+        assert rows[5].split()[:4] == ["◌", "5", "↳", "sleep"]
+
+
+async def test_unfolding_shows_everything_and_folding_hides_it(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r")
+    builder.say("r", "g", "Mind the\nsecond line.", author="alice")
+    call = ("edit_file", {"path": "a.py", "text": "one\ntwo"})
+    builder.whole("r", 1, "I edit.", (call,), ("2 lines written",))
+    async with sit(builder.home) as seat:
+        await seat.press("enter")
+        shown = seat.text()
+        for part in ("I edit.", "→ edit_file", "path a.py", "two", "2 lines written", "✎ alice"):
+            assert part in shown
+        assert "┃ second line." in shown
+        await seat.press("space")
+        assert "2 lines written" not in seat.text()
+
+
+async def test_all_are_unfolded_and_folded_with_one_key(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder)
+    async with sit(builder.home, "r-one") as seat:
+        await seat.press("z")
+        assert seat.text().count("← command") > 2
+        await seat.press("g")
+        assert "system prompt" in seat.text()
+        await seat.press("z")
+        assert "← command" not in seat.text()
+        assert seat.transcript.line_count() == 81
+
+
+async def test_following_ends_on_the_way_up_and_begins_at_the_end(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _home(builder)
+    async with sit(builder.home, "r-one") as seat:
+        _steps(builder, "r-one", 81, 82)
+        await seat.until(lambda: "thought 82" in seat.text(), "follows")
+        await seat.press("pageup")
+        before = seat.lines()
+        _steps(builder, "r-one", 83, 85)
+        await seat.until(lambda: "+3 steps" in seat.frame("#trajectory"), "the pill")
+        assert seat.lines() == before  # what is being read stays where it is
+        await seat.press("f")
+        assert "thought 85" in seat.text()
+        assert "following" in seat.frame("#trajectory")
+
+
+async def test_the_wheel_lets_go_of_the_end(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder)
+    async with sit(builder.home, "r-one") as seat:
+        seat.transcript.scroll_relative(y=-5, animate=False)
+        await seat.press()
+        assert not seat.transcript.following
+
+
+async def test_a_step_that_closes_is_read_again(builder: HomeBuilder, sit: Sit) -> None:
+    builder.start("r")
+    (call,) = builder.begin("r", 1, "thinking")
+    async with sit(builder.home) as seat:
+        await seat.press("enter")
+        assert "no result yet" in seat.text()
+        assert seat.lines()[1].startswith("◌")
+        builder.answer("r", 1, call, "it is done")
+        builder.close_step("r", 1)
+        await seat.until(lambda: "it is done" in seat.text(), "the result")
+        assert seat.lines()[1].startswith("▾")
+
+
+async def test_an_unfolded_step_is_read_line_by_line_then_the_next(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r")
+    builder.whole("r", 1, "long", texts=("\n".join(f"row {i}" for i in range(200)),))
+    builder.whole("r", 2, "after")
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("k", "enter")
+        assert "row 199" not in seat.text()
+        for _ in range(30):
+            await seat.press("pagedown")
+        await seat.press("k", *["j"] * 3)
+        assert seat.transcript.cursor == 2
+        await seat.press("k", "k", "k")
+        assert seat.transcript.cursor == 1
+        assert seat.lines()[0].lstrip().startswith("▾     1")  # its own line stays on top
+
+
+JUMPS = {
+    "to a number": ([":", "4", "2", "enter"], 42),
+    "past the end": ([":", "9", "9", "9", "enter"], 80),
+    "back by some": ([":", "minus", "1", "0", "enter"], 70),
+    "to the next error": (["g", "e"], 17),
+    "to the next but one": (["g", "e", "e"], 60),
+    "to the error before": (["E"], 60),
+    "to the next guidance": (["g", "u"], 30),
+    "to the guidance before": (["U"], 30),
+    "to the start": (["g"], 0),
+}
+
+
+async def test_jumps_go_where_they_say(builder: HomeBuilder, sit: Sit) -> None:
+    with builder.bulk():
+        builder.start("r")
+        for number in range(1, 81):
+            if number == 30:
+                builder.say("r", "g", "hello")
+            builder.whole("r", number, f"thought {number}", success=number not in (17, 60))
+    async with sit(builder.home) as seat:
+        for what, (keys, step) in JUMPS.items():
+            await seat.press("f", *("colon" if key == ":" else key for key in keys))
+            assert seat.transcript.cursor == step, what
+            assert step == 0 or f"thought {step}" in seat.text(), what
+        await seat.press("colon", "x", "enter")
+        assert "is no step number" in seat.bar("#hints")
+
+
+async def test_no_error_ahead_is_said(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder, 3)
+    async with sit(builder.home, "r-one") as seat:
+        await seat.press("e")
+        assert "No error after step 3" in seat.bar("#hints")
+
+
+async def test_a_small_screen_shows_one_area_at_a_time(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder)
+    async with sit(builder.home, "r-one", SMALL) as seat:
+        ids = ("rollouts", "trajectory", "terminals", "files", "guidance")
+
+        def seen() -> list[str]:
+            return [one for one in ids if seat.app.query_one(f"#{one}").size.width > 0]
+
+        assert seen() == ["trajectory"]
+        await seat.press("1")
+        assert seen() == ["rollouts"]
+        await seat.press("3")
+        assert seen() == ["terminals"]
+        await seat.press("4")
+        assert seen() == ["files"]
+        await seat.press("5")
+        assert seen() == ["trajectory", "guidance"]
+        await seat.pilot.resize_terminal(160, 50)
+        await seat.press()
+        assert seen() == list(ids)
