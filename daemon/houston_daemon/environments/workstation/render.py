@@ -64,6 +64,7 @@ def _waited(one: seen.Output) -> str:
         "limit": "; it goes on, look with get_session_output, or sleep",
         "wake": "; the waiting ended because a person spoke, the command goes on",
         "interrupt": "; the waiting was interrupted by a person, the command goes on",
+        "budget": "; the waiting ended because the time budget is spent, the command goes on",
         "asked": "; started without waiting, look with get_session_output",
     }[one.ended_by]
     return f" after {one.execution_time:.1f} s{ended}"
@@ -199,6 +200,7 @@ def _(one: seen.Slept) -> Text:
         "time": "",
         "wake": "; it ended because a person spoke",
         "interrupt": "; it was interrupted by a person",
+        "budget": "; it ended because the time budget is spent",
     }[one.ended_by]
     away = " The daemon was away for part of it." if one.away else ""
     return Text(f"Slept {one.slept:.1f} of {one.asked:.0f} s{why}.{away}")
