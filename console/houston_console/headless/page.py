@@ -24,6 +24,10 @@ STYLES = {
 """Tone → rich style. A tone never carries meaning alone: the words say it too."""
 
 
+LINE_LIMIT = 400
+"""Characters of a line in a block that is cut."""
+
+
 class Span(NamedTuple):
     """A stretch of text in one tone."""
 
@@ -66,7 +70,7 @@ class Page:
         lines = text.splitlines()
         shown = lines[:limit] if limit and len(lines) > limit + 1 else lines
         for one in shown:
-            self.line(indent, Span(safe(one), tone))
+            self.line(indent, Span(safe(_cut(one) if limit else one), tone))
         if len(shown) < len(lines):
             self.line(indent, Span(f"… {len(lines) - len(shown)} more lines (--full)", "dim"))
 
@@ -88,6 +92,12 @@ class Page:
     def flush(self) -> None:
         """Let a reader at the pipe's end see it now."""
         sys.stdout.flush()
+
+
+def _cut(line: str) -> str:
+    """A line that fits a few rows of a terminal."""
+    left = len(line) - LINE_LIMIT
+    return line if left <= 0 else f"{line[:LINE_LIMIT]}… {left} more characters (--full)"
 
 
 def _padded(cell: Span, width: int, to_right: bool) -> Span:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from houston_console.headless.page import Page, Span, span
 from houston_shared.clock import local
-from houston_shared.records import Guidance
+from houston_shared.records import ENDED, Guidance
 from houston_shared.store.queries.rollouts import Rollout
 
 STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelled": "dim"}
@@ -25,6 +25,8 @@ def standing(one: Rollout) -> Span:
     said = one.state
     if one.paused_by:
         said += f" by {one.paused_by}"
+    if one.cancelling and one.state not in ENDED:
+        said += f", being cancelled by {one.cancelling}"
     if one.reason:
         said += f" ({one.reason})"
     if one.sandbox == "none":

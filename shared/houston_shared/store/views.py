@@ -34,6 +34,7 @@ def rollout(one: Rollout) -> Json:
         "state": one.state,
         "paused_by": one.paused_by,
         "reason": one.reason,
+        "cancelling": one.cancelling,
         "engine": one.engine,
         "policy": one.policy,
         "group": one.group_id,

@@ -89,6 +89,7 @@ def test_waiting_for_a_worker_that_does_not_come_to_a_safe_point(desk: Desk) -> 
     said = desk.run("rollout", "cancel", worker.rollout)
     assert said.returncode == 0
     assert "at its next safe point" in said.stdout
+    assert "being cancelled by person:" in desk.run("rollout", "list").stdout
     waited = desk.run("rollout", "cancel", worker.rollout, "--wait", "0.3")
     assert waited.returncode == 75
     assert f"houston rollout show {worker.rollout}" in waited.stderr

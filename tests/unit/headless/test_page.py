@@ -55,5 +55,7 @@ def test_a_cut_block_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[str
     ]
     Page().block("a\nb", "", limit=1)
     assert capsys.readouterr().out == "a\nb\n", "one more line is shown, not counted"
+    Page().block("x" * 1000, "", limit=9)
+    assert capsys.readouterr().out == "x" * 400 + "… 600 more characters (--full)\n"
     assert span("a\nb").text == "a⏎b"
     assert Span("x").tone == ""

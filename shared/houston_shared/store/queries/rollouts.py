@@ -43,6 +43,8 @@ class Rollout(RowRecord, frozen=True):
     last_seq: int
     spec_seq: int
     head_seq: int | None
+    cancelling: str = ""
+    """Who asked to cancel it while a worker still runs it."""
 
 
 class Task(RowRecord, frozen=True):
