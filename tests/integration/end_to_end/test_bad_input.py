@@ -1,5 +1,6 @@
 """Bad input: one sentence with cause, effect, next command; the right exit code; nothing lost."""
 
+import contextlib
 import os
 import socket
 import sqlite3
@@ -139,7 +140,7 @@ def small_disk(tmp_path: Path, station: Station) -> Callable[[int], None]:
     """The station's home on a file system of its own, small enough to fill."""
     station.home.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "houston-test", str(station.home)],
+        ["mount", "-t", "tmpfs", "-o", "size=96m", "houston-test", str(station.home)],
         capture_output=True,
         text=True,
         check=False,
@@ -152,8 +153,9 @@ def small_disk(tmp_path: Path, station: Station) -> Callable[[int], None]:
         filler = station.home / "filler"
         filler.unlink(missing_ok=True)
         if free >= 0:
-            stat = os.statvfs(station.home)
-            filler.write_bytes(b"\0" * max(0, stat.f_bavail * stat.f_frsize - free))
+            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while os.statvfs(station.home).f_bavail * 4096 > free:
+                    file.write(b"\0" * 4096)
 
     return leave
 

@@ -35,15 +35,17 @@ def run(station: Station) -> Any:
 @pytest.mark.parametrize(
     ("name", "evaluate", "says"),
     [
-        ("crashes", "raise SystemExit('boom in the evaluator')", "boom in the evaluator"),
-        ("prints nonsense", "print('I think it is fine')", "overall_score"),
-        ("scores past the scale", "print('{\"overall_score\": 250}')", "0"),
-        ("hangs", "import time; time.sleep(600)", "second"),
+        ("crashes", "raise SystemExit('the answer is 42')", "failed with exit code 1"),
+        ("prints nonsense", "print('I think it is fine')", "not one JSON object"),
+        ("scores past the scale", "print('{\"overall_score\": 250}')", "between 0 and 100"),
+        ("hangs", "import time; time.sleep(600)", "longer than 20 s"),
     ],
 )
 def test_an_evaluator_that(run: Any, name: str, evaluate: str, says: str) -> None:
     steps = run([call("eval"), call("list_files", path=".")], evaluate=evaluate)
     assert says in steps[0]["observation"], name
+    assert "the answer is 42" not in steps[0]["observation"], "an evaluator's words may hold hints"
+    assert "evaluations left 3 of 3" in steps[0]["observation"], "its failure costs no submission"
     assert "README.md" in steps[1]["observation"], "the rollout goes on"
 
 
@@ -60,7 +62,7 @@ def test_twenty_megabytes_of_output_are_kept_and_declared_cut(run: Any, station:
     )
     observation = steps[0]["observation"]
     assert len(observation) < 60_000
-    assert "cut" in observation or "omitted" in observation
+    assert "bytes between are not shown" in observation, "the cut is declared"
     folder = station.host_root / "rollouts" / steps[0]["rollout"] / "terminals"
     logged = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     assert logged >= 20_000_000
