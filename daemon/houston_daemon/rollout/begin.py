@@ -146,10 +146,16 @@ async def begin(
             forker=Forker(sampler, renderer, limits, asking, spec.task.instructions),
             context=resumed.context,
             step=welcome.next_step,
-            tries=welcome.summaries,
+            tries=_owed(welcome),
         ),
         resumed,
     )
+
+
+def _owed(welcome: wire.Welcome) -> tuple[wire.SummaryTry, ...]:
+    """Tries at a summary whose fork is still owed; those of a stored fork are used up."""
+    fork = welcome.fork
+    return () if fork and fork.before == welcome.next_step else welcome.summaries
 
 
 def _assembled(rollout: Rollout, resumed: Resumed) -> Rollout:
@@ -157,8 +163,6 @@ def _assembled(rollout: Rollout, resumed: Resumed) -> Rollout:
     rollout.unscored = Unscored()
     for record in resumed.closed:
         rollout.unscored.record(record)
-        if record.observation is not None:
-            rollout.files += [change.path for change in record.observation.files]
     rollout.last = resumed.last if resumed.open is None else None
     if resumed.open is not None:
         rollout.open = reopened(resumed.open)

@@ -34,6 +34,8 @@ class Entry:
     answer: int = 0
     """How many of `ids` are the answer as it was sampled."""
     summary: bool = False
+    files: tuple[str, ...] = ()
+    """Paths that the step changed."""
 
     def observed(self) -> str:
         """The step's observation as the model sees it."""

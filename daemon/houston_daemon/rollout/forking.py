@@ -39,20 +39,20 @@ class Forker:
         cut: Cut,
         step: int,
         tries: Sequence[SummaryTry],
-        files: Sequence[str],
         scores: Scores,
     ) -> Context:
         """The new context before `step`; stored when this returns.
 
         tries: tries at this summary that the journal has already (after a restart).
-        files: paths changed in the compressed part, for a summary without the model.
         """
         first = context.entries[0].step if not context.forked else 1
         last = cut.first_kept_step - 1
         text, seq = await self._written(context, cut, step, tries, first, last)
         if not text:
             part = context.entries[: cut.k]
-            text = summary.mechanical(self._task, part, files, scores, first)
+            size = self._limits.summary
+            text = summary.mechanical(self._task, part, scores, first, size)
+            text = self._renderer.measure.cut(text, size)
         body = ForkBody(
             k=cut.k,
             first_kept_step=cut.first_kept_step,

@@ -69,8 +69,6 @@ class Rollout:
     tries: tuple[wire.SummaryTry, ...] = ()
     """Tries at a summary before `step` that the journal has already."""
     unscored: ending.Unscored = field(default_factory=ending.Unscored)
-    files: list[str] = field(default_factory=list)
-    """Paths that steps of this context changed, newest last."""
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
@@ -101,6 +99,7 @@ class Rollout:
     async def _decide(self) -> OpenStep:
         """Fork when the context is too long, then sample the policy's next action."""
         await self._fit()
+        self.tries = ()
         prompt = self.context.prompt_ids
         request = self.asking.request(
             prompt,
@@ -152,9 +151,8 @@ class Rollout:
         if cut is None:
             return
         self.context = await self.forker.fork(
-            self.context, cut, self.step, self.tries, self.files, self.budgets.scores
+            self.context, cut, self.step, self.tries, self.budgets.scores
         )
-        self.tries = ()
 
     async def _close(self, opened: OpenStep) -> str:
         """Store the observation, take what people said, grow the context; why it is over."""
@@ -221,12 +219,10 @@ class Rollout:
         guidance: tuple[Delivered, ...],
     ) -> None:
         entry = self.renderer.entry(
-            opened.step, opened.sample, opened.results, observation.tail, guidance
+            opened.step, opened.sample, opened.results, observation, guidance
         )
         self.context.add(entry)
         self.unscored.step(opened.results, bool(observation.files or observation.more_files))
-        self.files += [change.path for change in observation.files]
-        del self.files[:-200]
 
 
 def reopened(record: StepRecord) -> OpenStep:

@@ -12,7 +12,15 @@ from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.rollout.context import Entry
 from houston_daemon.rollout.tokens import Characters, Tokens
 from houston_shared import observation, real_user
-from houston_shared.records import Delivered, Head, Message, Result, SampleBody, Thoughts
+from houston_shared.records import (
+    Delivered,
+    Head,
+    Message,
+    ObservationBody,
+    Result,
+    SampleBody,
+    Thoughts,
+)
 
 EARLIER = "What people told you before, still in force:"
 
@@ -53,12 +61,12 @@ class Renderer:
         step: int,
         sample: SampleBody,
         results: Sequence[Result],
-        tail: str,
+        observed: ObservationBody,
         guidance: Sequence[Delivered],
     ) -> Entry:
         """One closed step."""
         strip = self._strip and bool(sample.calls)
-        closing = observation.closing(tail, guidance)
+        closing = observation.closing(observed.tail, guidance)
         answer, stop = self._answer(sample, strip)
         ids = answer + self._encode(self.dialect.observation(_texts(results), closing, stop))
         said = _assistant(sample, strip)
@@ -69,10 +77,11 @@ class Renderer:
             ids=tuple(ids),
             size=len(ids) if self.tokens else self.reckon(messages),
             results=tuple(results),
-            tail=tail,
+            tail=observed.tail,
             guidance=tuple(guidance),
             stripped=strip,
             answer=len(answer),
+            files=tuple(change.path for change in observed.files),
         )
 
     def pair(self, kept: Entry, summary: str, earlier: Sequence[Delivered]) -> Entry:
@@ -99,6 +108,7 @@ class Renderer:
             guidance=kept.guidance,
             earlier=tuple(earlier),
             summary=True,
+            files=kept.files,
         )
 
     def asking(self, entry: Entry, request: str) -> tuple[list[int], tuple[Message, ...]]:

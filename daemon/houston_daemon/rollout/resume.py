@@ -66,7 +66,7 @@ def _start(renderer: Renderer, head: Head, fork: ForkBody | None) -> Context:
 def _entry(renderer: Renderer, record: StepRecord) -> Entry:
     assert record.observation is not None
     return renderer.entry(
-        record.step, record.sample, record.results, record.observation.tail, record.guidance
+        record.step, record.sample, record.results, record.observation, record.guidance
     )
 
 

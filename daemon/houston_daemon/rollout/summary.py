@@ -54,13 +54,13 @@ def read(text: str, first: int, last: int) -> str:
     return disarm("\n".join((heading, *lines))).text
 
 
-def mechanical(
-    task: str, entries: Sequence[Entry], files: Sequence[str], scores: Scores, first: int
-) -> str:
-    """A summary without a model: task, actions, files, last score. It says what it is.
+def mechanical(task: str, entries: Sequence[Entry], scores: Scores, first: int, tokens: int) -> str:
+    """A summary without a model: task, what was known, actions, files, score. It says what it is.
 
-    entries: the compressed part. files: paths that its steps changed, newest last.
+    entries: the compressed part; where it begins with an earlier summary, as much of that as two
+    characters for each of `tokens` hold is kept.
     """
+    files = [path for entry in entries for path in entry.files]
     last = entries[-1].step
     lines = [
         _HEADING.format(first=first, last=last),
@@ -69,6 +69,8 @@ def mechanical(
         f"## Actions\n{_actions(entries)}",
         f"## Files changed\n{', '.join(dict.fromkeys(files[-40:])) or 'none known'}",
     ]
+    if entries[0].summary:
+        lines.append(f"## Before that\n{_short(entries[0].messages[0].content, 2 * tokens)}")
     if scores.last is not None:
         lines.append(f"## Score\nlast {scores.last:g}, best {scores.best:g}")
     return disarm("\n".join(lines)).text

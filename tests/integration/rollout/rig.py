@@ -109,7 +109,9 @@ class Rig:
         endpoint = endpoint or self.home.socket("ingest")
         process = _PROCESSES.Process(
             target=worker.main,
-            args=(["--endpoint", endpoint, "--rollout", rollout, "--lease", str(assignment.lease)],),
+            args=(
+                ["--endpoint", endpoint, "--rollout", rollout, "--lease", str(assignment.lease)],
+            ),
         )
         process.start()
         process.lease = assignment.lease
@@ -173,8 +175,8 @@ class Rig:
     def journal(self, rollout: str) -> list[tuple[Any, ...]]:
         """What the worker said, in order, without anything that depends on time."""
         rows = self.query(
-            "SELECT step, attempt, part, kind, body FROM events WHERE rollout=? AND part IS NOT NULL"
-            " ORDER BY seq",
+            "SELECT step, attempt, part, kind, body FROM events"
+            " WHERE rollout=? AND part IS NOT NULL ORDER BY seq",
             rollout,
         )
         return [(*row[:4], timeless(msgspec.msgpack.decode(row[4]))) for row in rows]

@@ -103,8 +103,8 @@ class History:
             Delivered(id=f"{step}-{n}", author="ann", text=t) for n, t in enumerate(plan.guidance)
         )
         self.said |= {one.id: one for one in guidance}
-        tail = f"[step {step}]"
-        self.context.add(self.renderer.entry(step, sample, results, tail, guidance))
+        observed = ObservationBody(tail=f"[step {step}]")
+        self.context.add(self.renderer.entry(step, sample, results, observed, guidance))
         self.records.append(
             StepRecord(
                 step=step,
@@ -113,7 +113,7 @@ class History:
                 sample=sample,
                 intents=(),
                 results=results,
-                observation=ObservationBody(tail=tail),
+                observation=observed,
                 guidance=guidance,
                 at="",
                 active_seconds=0.0,
@@ -295,7 +295,7 @@ def test_without_token_ids_the_context_is_messages_alone() -> None:
         drift="forked", thought="why", calls=(call,),
     )  # fmt: skip
     results = [Result(call=c, kind="eval", success=True, text=f"r{c.id}") for c in (call, extra)]
-    context.add(renderer.entry(1, sample, results, "[tail]", ()))
+    context.add(renderer.entry(1, sample, results, ObservationBody(tail="[tail]"), ()))
     assert context.prompt_ids is None
     assert [m.role for m in context.messages] == ["system", "user", "assistant", "tool"]
     answer = context.messages[-1]
