@@ -298,6 +298,8 @@ class HoustonConsole(App[None]):
         except OSError as problem:
             self.query_one(Composer).put(draft)
             self._tell(f"Nothing was sent, the message cannot be stored: {problem}", False)
+            return
+        await self.refresh_queue()
         if self.link.state != "live":
             self._tell("Kept as unsent: it is sent as soon as the daemon is there.", False)
 

@@ -1,0 +1,238 @@
+"""Saying something to an agent: sent, heard, taken back, changed; and nothing typed is ever lost."""
+
+import asyncio
+from typing import Any
+
+from houston_console.app.widgets.dialogs import Confirm
+from houston_console.app.widgets.guidance import Composer, Queue
+from houston_console.app.widgets.selector import Facts
+from houston_shared.home import Home
+from tests.console.conftest import LiveStation, Seat, Sit
+from tests.support.recorder_client import Worker
+
+
+def _work(live: LiveStation) -> Worker:
+    worker = live.working()
+    worker.step(1)
+    return worker
+
+
+def _queue(seat: Seat) -> str:
+    return seat.text(Queue)
+
+
+async def _is_live(seat: Seat) -> None:
+    await seat.until(lambda: seat.app.state.link == "live", "live")
+
+
+def _texts(live: LiveStation) -> list[tuple[Any, ...]]:
+    return live.query("SELECT mode, state, delivered_step FROM guidance ORDER BY number")
+
+
+async def test_a_message_is_queued_then_heard_at_a_step(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.press("5")
+        await seat.write("look at it")
+        assert "<real_user>look at it</real_user>" in seat.text("#heard")
+        await seat.press("enter")
+        await seat.until(lambda: "queued" in _queue(seat), "queued")
+        assert seat.app.query_one(Composer).text == ""
+        ack = worker.step(2)
+        assert [one.text for one in ack.guidance] == ["look at it"]
+        await seat.until(lambda: "step 2" in _queue(seat), "delivered")
+        await seat.until(lambda: "✎" in seat.text(), "flag")
+        await seat.press("tab", "enter")
+        await seat.until(lambda: "┃ look at it" in seat.text(), "the step that heard it")
+
+
+async def test_modes_are_keys_and_interrupting_asks_first(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.press("i")
+        await seat.write("one")
+        await seat.press("ctrl+w")
+        await seat.until(lambda: len(_texts(live)) == 1, "wake")
+        await seat.write("two")
+        await seat.press("ctrl+x")
+        assert isinstance(seat.app.screen, Confirm)
+        await seat.press("n")
+        assert seat.app.query_one(Composer).text == "two"
+        await seat.press("ctrl+x", "y")
+        await seat.until(lambda: len(_texts(live)) == 2, "interrupt")
+        assert _texts(live) == [("wake", "queued", None), ("interrupt", "queued", None)]
+
+
+async def test_lines_are_written_with_ctrl_j_and_space_is_not_sent(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.press("i", "space", "enter")
+        await seat.press("a", "ctrl+j", "b", "ctrl+s")
+        await seat.until(lambda: len(_texts(live)) == 1, "sent")
+        ack = worker.step(2)
+        assert [one.text for one in ack.guidance] == [" a\nb"]
+
+
+async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    live.person().guide(worker.rollout, "first")
+    live.person().guide(worker.rollout, "second")
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.until(lambda: "second" in seat.lines(Queue)[0], "both")
+        await seat.press("6", "d")
+        await seat.until(lambda: "withdrawn" in _queue(seat), "withdrawn")
+        await seat.press("j", "E")
+        assert "Editing" in seat.frame("#guidance")
+        await seat.write(" and more")
+        await seat.press("enter")
+        await seat.until(lambda: "first and more" in _queue(seat), "edited")
+        ack = worker.step(2)
+        assert [one.text for one in ack.guidance] == ["first and more"]
+        await seat.until(lambda: "step 2" in _queue(seat), "delivered")
+        await seat.press("escape", "6", "d")
+        assert "only queued guidance can change" in seat.bar("#hints")
+
+
+async def test_what_was_heard_while_it_was_edited_stays_as_it_was_heard(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    live.person().guide(worker.rollout, "first")
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.until(lambda: "first" in _queue(seat), "there")
+        await seat.press("6", "E")
+        await seat.write(" too late")
+        worker.step(2)
+        await seat.press("enter")
+        await seat.until(lambda: "delivered" in seat.bar("#hints"), "refused with a reason")
+        assert seat.app.query_one(Composer).text == "first too late"
+
+
+async def test_a_draft_outlives_the_console_and_belongs_to_its_rollout(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker, other = _work(live), _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await seat.press("i")
+        await seat.write("not sent")
+    async with sit(live.home, worker.rollout) as seat:
+        assert seat.app.query_one(Composer).text == "not sent"
+        await seat.app.open_rollout(other.rollout)
+        assert seat.app.query_one(Composer).text == ""
+        await seat.app.open_rollout(worker.rollout)
+        assert seat.app.query_one(Composer).text == "not sent"
+
+
+async def test_the_daemon_goes_and_comes_back_and_the_message_is_sent_once(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await asyncio.to_thread(live.stop)
+        await seat.until(lambda: "daemon down" in seat.bar("#status"), "down")
+        await seat.press("i")
+        await seat.write("hello")
+        await seat.press("enter")
+        await seat.until(lambda: "unsent" in _queue(seat), "unsent")
+        await seat.write("draft")
+        assert "output of 1" in await _unfolded(seat)  # reading goes on
+        await asyncio.to_thread(live.again)
+        await seat.until(lambda: "queued" in _queue(seat), "sent")
+        assert "unsent" not in _queue(seat)
+        assert seat.app.query_one(Composer).text == "draft"
+        await seat.app.link.send_waiting()
+        assert [mode for mode, *_ in _texts(live)] == ["next"]
+
+
+async def _unfolded(seat: Seat) -> str:
+    await seat.press("escape", "enter")
+    return seat.text()
+
+
+async def test_an_unsent_message_goes_out_from_another_console_and_can_be_dropped(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    await asyncio.to_thread(live.stop)
+    async with sit(live.home, worker.rollout) as seat:
+        for text in ("keep", "drop"):
+            await seat.press("i")
+            await seat.write(text)
+            await seat.press("enter")
+            await seat.until(lambda text=text: text in _queue(seat), text)
+        await seat.press("tab", "j", "d")
+        await seat.until(lambda: "drop" not in _queue(seat), "dropped")
+    await asyncio.to_thread(live.again)
+    async with sit(live.home, worker.rollout) as seat:
+        await seat.until(lambda: "queued" in _queue(seat), "sent by the next console")
+        assert [row[1] for row in _texts(live)] == ["queued"]
+
+
+async def test_a_message_that_the_daemon_refuses_keeps_its_words_and_says_why(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        live.person().ask(_cancel(worker.rollout))
+        worker.say(_moved(), state="cancelled", reason="asked")
+        await seat.until(lambda: seat.app.state.current.state == "cancelled", "ended")
+        await seat.press("i")
+        await seat.write("too late")
+        await seat.press("enter")
+        await seat.until(lambda: "refused" in _queue(seat), "refused")
+        assert "too late" in _queue(seat)
+
+
+def _cancel(rollout: str) -> Any:
+    from houston_shared.wire import Steer
+
+    return Steer(rollout=rollout, action="cancel")
+
+
+def _moved() -> Any:
+    from houston_shared.wire import Moved
+
+    return Moved
+
+
+async def test_pause_resume_and_cancel_are_keys(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.press("p")
+        await seat.until(lambda: "Paused" in seat.bar("#hints"), "said")
+        await seat.until(lambda: "paused" in seat.frame("#trajectory"), "shown")
+        await seat.press("r")
+        await seat.until(lambda: "paused" not in seat.frame("#trajectory"), "resumed")
+        await seat.press("ctrl+k")
+        assert isinstance(seat.app.screen, Confirm)
+        await seat.press("escape")
+        assert live.query("SELECT cancelling FROM rollouts") == [("",)]
+        await seat.press("ctrl+k", "y")
+        await seat.until(
+            lambda: live.query("SELECT cancelling <> '' OR state = 'cancelled' FROM rollouts")[0][0],
+            "cancelled",
+        )
+
+
+async def test_a_console_before_any_daemon_waits_and_then_shows(tmp_path: Any, sit: Sit) -> None:
+    home = Home(tmp_path / "home")
+    home.path.mkdir()
+    async with sit(home) as seat:
+        await seat.until(lambda: "no database" in seat.bar("#hints"), "said")
+        assert seat.text(Facts) is not None
+        live = LiveStation(home.path).start()
+        try:
+            worker = _work(live)
+            await seat.until(lambda: seat.app.state.selected == worker.rollout, "opened by itself")
+        finally:
+            await asyncio.to_thread(live.stop)
