@@ -5,6 +5,7 @@ from typing import Literal
 
 import pygit2
 
+from houston_daemon.hosts.loose_objects import size_of
 from houston_daemon.hosts.protocol import ChangedFile
 from houston_daemon.hosts.snapshot_names import shown
 from houston_daemon.hosts.snapshot_tree import LINK, Beside, TreeFile
@@ -12,7 +13,8 @@ from houston_daemon.hosts.snapshot_tree import LINK, Beside, TreeFile
 LONGEST = 16 * 1024
 """Bytes of one diff."""
 MOST_FILES = 200
-_DIFF_BYTES = 4_000_000
+_DIFF_BYTES = 1_000_000
+"""A comparison holds the interpreter for as long as it takes: 0.1 s for this much."""
 
 Side = TreeFile | Beside | None
 Kind = Literal["added", "changed", "removed"]
@@ -34,10 +36,10 @@ def _one(repo: pygit2.Repository, path: str, old: Side, new: Side) -> ChangedFil
     assert not isinstance(old, Beside) and not isinstance(new, Beside)
     if old is not None and new is not None and old.oid == new.oid:
         return ChangedFile(path, kind, 0, 0, "", _mode_note(old, new))
+    if max(size_of(repo, side.oid) for side in (old, new) if side is not None) > _DIFF_BYTES:
+        return ChangedFile(path, kind, 0, 0, "", "too large to compare")
     before = repo[old.oid] if old is not None else None
     after = repo[new.oid] if new is not None else None
-    if max(blob.size if blob is not None else 0 for blob in (before, after)) > _DIFF_BYTES:
-        return ChangedFile(path, kind, 0, 0, "", "too large to compare")
     patch = _patch(before, after, path)
     if patch.delta.is_binary:
         return ChangedFile(path, kind, 0, 0, "", "binary")

@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pygit2
@@ -49,10 +50,11 @@ def restore(
             if path not in right and path not in about.skipped:
                 folder.remove(path)
         for path in sorted(wanted.keys() - right):
-            if not _write(repo, folder, path, wanted[path]):
+            if not _placed(folder, path, partial(_write, repo, folder, path, wanted[path])):
                 lost.append(path)
         for path in sorted(about.beside.keys() - right):
-            if not _bring_back(folder, path, about.beside[path], large):
+            recorded = about.beside[path]
+            if not _placed(folder, path, partial(_bring_back, folder, path, recorded, large)):
                 lost.append(path)
         for path in about.empty:
             folder.remove_unless_folder(path)
@@ -66,43 +68,40 @@ def _untouched(recorded: Beside, files: Mapping[str, FileMark], path: str) -> bo
     return mark is not None and mark[1:3] == (recorded.size, recorded.mtime_ns)
 
 
+def _placed(folder: Beneath, path: str, write: Callable[[], bool]) -> bool:
+    """Write a file; what is in its way is cleared only when something is."""
+    for clear in (False, True):
+        try:
+            if clear:
+                folder.remove(path)
+                folder.clear_way(path)
+            return write()
+        except OSError:
+            continue
+    return False
+
+
 def _write(repo: pygit2.Repository, folder: Beneath, path: str, file: TreeFile) -> bool:
     data = repo[file.oid].data
-    try:
-        folder.remove(path)
-        folder.clear_way(path)
-        if file.mode == LINK:
-            folder.make_link(path, data)
-            return True
-        mode = 0o755 if file.mode == PROGRAM else 0o644
-        descriptor = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as output:
-            output.write(data)
-            os.fchmod(output.fileno(), mode)
-    except OSError:
-        return False
+    if file.mode == LINK:
+        folder.make_link(path, data)
+        return True
+    mode = 0o755 if file.mode == PROGRAM else 0o644
+    descriptor = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as output:
+        output.write(data)
+        os.fchmod(output.fileno(), mode)
     return True
 
 
 def _bring_back(folder: Beneath, path: str, recorded: Beside, large: Path) -> bool:
-    if not recorded.stored:
+    if not recorded.stored or not (large / recorded.stored).exists():
         return False
-    try:
-        source = os.open(large / recorded.stored, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        folder.remove(path)
-        folder.clear_way(path)
-        target = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(target, "wb") as output:
-            large_files.copy(source, output.fileno())
-            os.fchmod(output.fileno(), recorded.mode & 0o777)
-            os.utime(output.fileno(), ns=(recorded.mtime_ns, recorded.mtime_ns))
-    except OSError:
-        return False
-    finally:
-        os.close(source)
+    target = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with (large / recorded.stored).open("rb") as source, os.fdopen(target, "wb") as output:
+        large_files.copy(source.fileno(), output.fileno())
+        os.fchmod(output.fileno(), recorded.mode & 0o777)
+        os.utime(output.fileno(), ns=(recorded.mtime_ns, recorded.mtime_ns))
     return True
 
 

@@ -38,6 +38,7 @@ def scan(root: Path) -> Scan:
 
 def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
     prefix = f"{folder}/" if folder else ""
+    files = found.files
     nothing = True
     try:
         with os.scandir(f"{top}/{folder}") as entries:
@@ -46,8 +47,22 @@ def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
                 path = prefix + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(path)
+                    continue
+                try:
+                    known = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                mode = known.st_mode
+                if mode & _KIND in _CONTENT:
+                    files[path] = (
+                        mode,
+                        known.st_size,
+                        known.st_mtime_ns,
+                        known.st_ctime_ns,
+                        known.st_ino,
+                    )
                 else:
-                    _note(path, entry, found)
+                    found.skipped[path] = _SPECIAL.get(mode & _KIND, "special file")
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
@@ -57,19 +72,8 @@ def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
         found.empty.append(folder)
 
 
-def _note(path: str, entry: "os.DirEntry[str]", found: Scan) -> None:
-    try:
-        known = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    mode = known.st_mode
-    if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-        size, mtime, ctime = known.st_size, known.st_mtime_ns, known.st_ctime_ns
-        found.files[path] = (mode, size, mtime, ctime, known.st_ino)
-    else:
-        found.skipped[path] = _SPECIAL.get(stat.S_IFMT(mode), "special file")
-
-
+_KIND = 0o170000
+_CONTENT = (stat.S_IFREG, stat.S_IFLNK)
 _SPECIAL = {
     stat.S_IFIFO: "pipe",
     stat.S_IFSOCK: "socket",

@@ -2,8 +2,8 @@
 
 `git add` is never used: nested clones and ignored files are files like others, and no lock is left
 when this process is killed (objects appear by rename, the head is a file moved into place).
-In `shadow/`: a bare git repository, `manifest` (which file had which content when last seen, a
-cache that may be lost), `large/` (see large_files). The work runs in a thread of its own.
+In `shadow/`: a bare git repository, `manifest` (see snapshot_manifest), `large/` (see
+large_files). The work runs in a thread of its own; one call at a time, others wait.
 """
 
 import asyncio
@@ -19,25 +19,19 @@ from typing import TypeVar
 import msgspec
 import pygit2
 
-from houston_daemon.hosts import large_files, snapshot_diff, snapshot_restore
+from houston_daemon.hosts import (
+    large_files,
+    snapshot_diff,
+    snapshot_manifest,
+    snapshot_restore,
+    snapshot_tree,
+)
 from houston_daemon.hosts.beneath import Beneath
+from houston_daemon.hosts.loose_objects import write_blob
 from houston_daemon.hosts.protocol import Snapshot
 from houston_daemon.hosts.snapshot_diff import Side
 from houston_daemon.hosts.snapshot_scan import FileMark, Scan, scan
-from houston_daemon.hosts.snapshot_tree import (
-    FILE,
-    LINK,
-    PROGRAM,
-    About,
-    Beside,
-    TreeFile,
-    about_of,
-    files_of,
-    nested,
-    updated,
-    walk,
-    write_commit,
-)
+from houston_daemon.hosts.snapshot_tree import About, Beside, TreeFile
 from houston_shared.errors import HoustonError
 
 LARGE = 16 * 1024 * 1024
@@ -47,27 +41,31 @@ _UNSETTLED_NS = 50_000_000
 _MANIFEST_SECONDS = 20.0
 _HEAD = "refs/heads/main"
 _Result = TypeVar("_Result")
+Change = tuple[str, Side, Side]
+"""Path, before, after."""
 
 
 class ShadowRepository:
-    """Snapshots of `workspace`, kept in `folder`. One call at a time; others wait."""
+    """Snapshots of `workspace`, kept in `folder`."""
 
     def __init__(self, workspace: Path, folder: Path) -> None:
         self.workspace = workspace
         self.folder = folder
         self._repo: pygit2.Repository | None = None
         self._head = ""
-        self._known: dict[str, tuple[FileMark, TreeFile]] = {}
         self._files: dict[str, TreeFile] = {}
+        """Files of the last snapshot."""
         self._about = About()
-        self._saved = 0.0
+        self._known: snapshot_manifest.Known = {}
+        """How they looked; always of the same content as in `_files`."""
+        self._saved_at = 0.0
         self._unsaved = False
         self._thread = ThreadPoolExecutor(1, "snapshots")
 
     async def take(self, message: str, hints: Sequence[str] = (), mark: bool = False) -> Snapshot:
         """Record the workspace as it is; see `protocol.Snapshots.take`.
 
-        Changes of `hints` come first in the list. Raises HoustonError when nothing can be written.
+        Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
         """
         return await self._aside(lambda: self._take(message, frozenset(hints), mark))
 
@@ -83,92 +81,110 @@ class ShadowRepository:
         await self._aside(self._save_manifest)
 
     async def _aside(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except (OSError, pygit2.GitError) as error:
+            raise HoustonError(
+                f"The shadow repository {self.folder} cannot be used: {error}.",
+                "The workspace is untouched, but this state of it was not recorded.",
+                "Free the disk or mend the folder; the next step tries again.",
+            ) from error
 
     def _take(self, message: str, hints: frozenset[str], mark: bool) -> Snapshot:
         repo = self._open()
         looked_at = time.time_ns()
         seen = scan(self.workspace)
         about = About(empty=seen.empty, skipped=seen.skipped)
-        files = self._contents(repo, seen, about, looked_at)
-        if mark:
-            self._store_large(seen, about)
-        changes = self._changes(files, about)
+        with Beneath(self.workspace) as workspace:
+            files = self._read_changed(repo, workspace, seen, about)
+            if mark:
+                self._store_large(workspace, seen, about)
+        changes = self._changes(seen, files, about)
         if changes or about != self._about or not self._head:
-            self._commit(repo, message, files, about, changes)
-        self._save_manifest(at_most_every=0.0 if mark else _MANIFEST_SECONDS)
+            self._commit(repo, message, about, changes)
+        self._remember(seen, files, looked_at)
+        if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
+            self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
         shown, more = snapshot_diff.describe(repo, changes)
         return Snapshot(self._head, shown, more)
 
-    def _contents(
-        self, repo: pygit2.Repository, seen: Scan, about: About, looked_at: int
+    def _read_changed(
+        self, repo: pygit2.Repository, workspace: Beneath, seen: Scan, about: About
     ) -> dict[str, TreeFile]:
-        """Content ids of all files; what is large or moving goes to `about` instead."""
+        """Contents of files that look different; what is large or moving goes to `about`."""
+        known = self._known
+        different = [
+            (path, mark)
+            for path, mark in seen.files.items()
+            if (last := known.get(path)) is None or last[0] != mark
+        ]
         files: dict[str, TreeFile] = {}
-        known: dict[str, tuple[FileMark, TreeFile]] = {}
-        with Beneath(self.workspace) as workspace:
-            for path, mark in seen.files.items():
-                before = self._known.get(path)
-                if before is not None and before[0] == mark:
-                    files[path], known[path] = before[1], before
-                    continue
-                if mark[1] > LARGE and not stat.S_ISLNK(mark[0]):
-                    about.beside[path] = self._beside(path, mark, "large")
-                    continue
-                file = _read(repo, workspace, path, mark)
-                if isinstance(file, TreeFile):
-                    files[path] = file
-                    if max(mark[2], mark[3]) < looked_at - _UNSETTLED_NS:
-                        known[path] = (mark, file)
-                elif file is not None:
-                    about.beside[path] = file
-                # else: it has vanished since the look
-        self._unsaved = self._unsaved or known != self._known
-        self._known = known
+        for path, mark in different:
+            if mark[1] > LARGE and not stat.S_ISLNK(mark[0]):
+                about.beside[path] = self._beside(path, mark)
+                continue
+            file = _read(repo, workspace, path, mark)
+            if isinstance(file, TreeFile):
+                files[path] = file
+            elif file is not None:
+                about.beside[path] = file
+            else:  # it has vanished since the look
+                del seen.files[path]
         return files
 
-    def _beside(self, path: str, mark: FileMark, why: str) -> Beside:
+    def _beside(self, path: str, mark: FileMark) -> Beside:
         """The record of a large file; keeps what is known of its copy while it is untouched."""
         old = self._about.beside.get(path)
-        stored = ""
-        if old is not None and (old.size, old.mtime_ns) == (mark[1], mark[2]):
-            stored = old.stored
-        return Beside(mark[1], mark[2], mark[0] & 0o777, why, stored)
+        untouched = old is not None and (old.size, old.mtime_ns) == (mark[1], mark[2])
+        stored = old.stored if old is not None and untouched else ""
+        return Beside(mark[1], mark[2], mark[0] & 0o777, "large", stored)
 
-    def _store_large(self, seen: Scan, about: About) -> None:
-        with Beneath(self.workspace) as workspace:
-            for path, recorded in about.beside.items():
-                if path in seen.files and not recorded.stored:
-                    name = large_files.store(
-                        workspace, path, seen.files[path], self.folder / "large"
-                    )
-                    about.beside[path] = msgspec.structs.replace(recorded, stored=name)
+    def _store_large(self, workspace: Beneath, seen: Scan, about: About) -> None:
+        folder = self.folder / "large"
+        for path, recorded in about.beside.items():
+            if not recorded.stored:
+                name = large_files.store(workspace, path, seen.files[path], folder)
+                about.beside[path] = msgspec.structs.replace(recorded, stored=name)
 
-    def _changes(self, files: dict[str, TreeFile], about: About) -> list[tuple[str, Side, Side]]:
-        """(path, before, after) of every file that differs from the last snapshot."""
-        before: dict[str, Side] = {**self._files, **self._about.beside}
-        after: dict[str, Side] = {**files, **about.beside}
-        return [
-            (path, before.get(path), after.get(path))
-            for path in before.keys() | after.keys()
-            if _differs(before.get(path), after.get(path))
-        ]
+    def _changes(self, seen: Scan, files: dict[str, TreeFile], about: About) -> list[Change]:
+        """Every file that differs from the last snapshot."""
+        old = self._about.beside
+        gone = (self._files.keys() | old.keys()) - seen.files.keys()
+        changes: list[Change] = []
+        for path in (*files, *about.beside, *gone):
+            before: Side = self._files.get(path) or old.get(path)
+            after: Side = files.get(path) or about.beside.get(path)
+            if _differs(before, after):
+                changes.append((path, before, after))
+        return changes
 
     def _commit(
-        self,
-        repo: pygit2.Repository,
-        message: str,
-        files: dict[str, TreeFile],
-        about: About,
-        changes: list[tuple[str, Side, Side]],
+        self, repo: pygit2.Repository, message: str, about: About, changes: list[Change]
     ) -> None:
-        old = files_of(repo[self._head]) if self._head else None
-        entries = [(path, files.get(path)) for path, _, _ in changes]
-        tree = updated(repo, old, nested(entries)) if entries else (old.id if old else None)
-        self._head = write_commit(repo, tree, about, message, self._head)
-        self._files, self._about = files, about
-        self._point_head(self._head)
+        old = snapshot_tree.files_of(repo[self._head]) if self._head else None
+        contents = {path: _in_tree(after) for path, _, after in changes}
+        tree = old.id if old is not None else None
+        if contents:
+            nested = snapshot_tree.nested(contents.items())
+            tree = snapshot_tree.updated(repo, old, nested)
+        head = snapshot_tree.write_commit(repo, tree, about, message, self._head)
+        self._point_head(head)
+        self._head, self._about = head, about
+        for path, file in contents.items():
+            self._known.pop(path, None)
+            if file is not None:
+                self._files[path] = file
+            else:
+                self._files.pop(path, None)
+
+    def _remember(self, seen: Scan, files: dict[str, TreeFile], looked_at: int) -> None:
+        """Note how the files looked whose content was read, unless they may still change unseen."""
+        for path, file in files.items():
+            mark = seen.files[path]
+            if max(mark[2], mark[3]) < looked_at - _UNSETTLED_NS:
+                self._known[path] = (mark, file)
+                self._unsaved = True
 
     def _point_head(self, commit: str) -> None:
         head = self.folder / _HEAD
@@ -184,41 +200,21 @@ class ShadowRepository:
         if not (self.folder / "HEAD").exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             pygit2.init_repository(str(self.folder), bare=True, initial_head="main")
-            repo = pygit2.Repository(str(self.folder))
-            repo.config["core.compression"] = 1
         repo = pygit2.Repository(str(self.folder))
         with contextlib.suppress(FileNotFoundError):
             self._head = (self.folder / _HEAD).read_text().strip()
         if self._head:
             commit = repo[self._head]
-            self._files, self._about = dict(walk(files_of(commit))), about_of(commit)
-        self._known = self._load_manifest()
+            self._files = dict(snapshot_tree.walk(snapshot_tree.files_of(commit)))
+            self._about = snapshot_tree.about_of(commit)
+        self._known = snapshot_manifest.load(self.folder / "manifest", self._files)
         self._repo = repo
         return repo
 
-    def _load_manifest(self) -> dict[str, tuple[FileMark, TreeFile]]:
-        try:
-            data = (self.folder / "manifest").read_bytes()
-            rows = msgspec.msgpack.decode(data, type=dict[bytes, tuple[FileMark, int, bytes]])
-        except (FileNotFoundError, msgspec.DecodeError):
-            return {}
-        return {
-            os.fsdecode(path): (mark, TreeFile(mode, pygit2.Oid(raw=oid)))
-            for path, (mark, mode, oid) in rows.items()
-        }
-
-    def _save_manifest(self, at_most_every: float = 0.0) -> None:
-        """Replace the cache; seldom, for it is large where files are many."""
-        if not self._unsaved or time.monotonic() - self._saved < at_most_every:
-            return
-        rows = {
-            os.fsencode(path): (mark, file.mode, file.oid.raw)
-            for path, (mark, file) in self._known.items()
-        }
-        beside = self.folder / "manifest.new"
-        beside.write_bytes(msgspec.msgpack.encode(rows))
-        beside.replace(self.folder / "manifest")
-        self._saved, self._unsaved = time.monotonic(), False
+    def _save_manifest(self) -> None:
+        if self._unsaved:
+            snapshot_manifest.save(self.folder / "manifest", self._known)
+            self._saved_at, self._unsaved = time.monotonic(), False
 
     def _restore(self, commit: str, into: Path) -> list[str]:
         repo = self._open()
@@ -226,7 +222,7 @@ class ShadowRepository:
             found = repo[commit]
         except (KeyError, ValueError) as error:
             raise HoustonError(
-                f"The shadow repository {self.folder} has no snapshot {commit}.",
+                f"The shadow repository {self.folder} has no snapshot {commit!r}.",
                 "Nothing was restored.",
             ) from error
         known = self._known if into == self.workspace else {}
@@ -246,7 +242,7 @@ def _read(
     """Store a file's content; Beside when it changes under our hands, None when it is gone."""
     try:
         if stat.S_ISLNK(mark[0]):
-            return TreeFile(LINK, repo.create_blob(workspace.read_link(path)))
+            return TreeFile(snapshot_tree.LINK, repo.create_blob(workspace.read_link(path)))
         with os.fdopen(workspace.open(path, os.O_RDONLY), "rb") as file:
             data = file.read(LARGE + 1)
             after = os.fstat(file.fileno())
@@ -256,12 +252,16 @@ def _read(
         return None
     if (after.st_size, after.st_mtime_ns) != (len(data), mark[2]):
         return Beside(after.st_size, after.st_mtime_ns, mark[0] & 0o777, "still being written")
-    return TreeFile(PROGRAM if mark[0] & 0o100 else FILE, repo.create_blob(data))
+    mode = snapshot_tree.PROGRAM if mark[0] & 0o100 else snapshot_tree.FILE
+    return TreeFile(mode, write_blob(repo, data))
+
+
+def _in_tree(side: Side) -> TreeFile | None:
+    return side if isinstance(side, TreeFile) else None
 
 
 def _differs(before: Side, after: Side) -> bool:
     if isinstance(before, Beside) and isinstance(after, Beside):
-        return (before.size, before.mtime_ns, before.mode) != (
-            after.size, after.mtime_ns, after.mode,
-        )  # fmt: skip
+        old = (before.size, before.mtime_ns, before.mode)
+        return old != (after.size, after.mtime_ns, after.mode)
     return before != after
