@@ -4,13 +4,16 @@ import asyncio
 import json
 import os
 import signal
+import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from houston_daemon.engines.http import Retry
 from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token import TokenEngine
+from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served
 
 END = 2
@@ -34,9 +37,16 @@ SCHEMA = {
 
 
 def ask(served: Served, text: str = "Count from one to five.", **changes: object) -> SampleRequest:
-    ids = served.ids(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n")
+    """A greedy request with a cache of its own: what follows a cached prefix is computed in other
+    portions and may round to another id where two are as good as equal."""
     plain = SampleRequest(
-        prompt_ids=ids, messages=(), tools=(), max_tokens=16, stop_token_ids=(END,), temperature=0
+        prompt_ids=served.ids(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"),
+        messages=(),
+        tools=(),
+        max_tokens=16,
+        stop_token_ids=(END,),
+        temperature=0,
+        cache_salt=uuid.uuid4().hex,
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -113,8 +123,9 @@ async def test_guided_answers_are_always_valid(engine: TokenEngine, served: Serv
 
 async def test_log_probabilities_say_what_they_are_of(engine: TokenEngine, served: Served) -> None:
     """Raw ones do not change with the temperature; a grammar's are after its mask."""
-    cold = await sampled(engine, ask(served, max_tokens=1))
-    hot = await sampled(engine, ask(served, max_tokens=1, temperature=0.01))
+    question = "What is the capital of France?"
+    cold = await sampled(engine, ask(served, question, max_tokens=1))
+    hot = await sampled(engine, ask(served, question, max_tokens=1, temperature=0.01))
     assert hot.token_ids == cold.token_ids
     assert hot.logprobs[0] == pytest.approx(cold.logprobs[0], abs=0.05)
     assert cold.logprobs[0] < -1e-3  # at temperature 0.01 itself it would be 0
@@ -125,9 +136,9 @@ async def test_log_probabilities_say_what_they_are_of(engine: TokenEngine, serve
 
 
 async def test_temperature_zero_is_deterministic(engine: TokenEngine, served: Served) -> None:
-    request = ask(served, "Name three colours.", max_tokens=12)
-    first = await sampled(engine, request)
-    second = await sampled(engine, request)
+    first, second = [
+        await sampled(engine, ask(served, "Name three colours.", max_tokens=12)) for _ in range(2)
+    ]
     assert first.token_ids == second.token_ids
 
 
@@ -202,12 +213,41 @@ async def test_requests_in_flight_share_the_server(engine: TokenEngine, served: 
     assert (await running).finish_reason == "interrupted"
 
 
-async def test_a_killed_server_is_unavailable_and_the_request_works_later(
-    served: Served,
+async def test_a_policy_is_loaded_when_it_is_first_asked_for(
+    served: Served, tmp_path: Path
 ) -> None:
-    """kill -9 in mid-sample: the same request is answered by the server that is started again."""
-    engine = TokenEngine(served.kind, served.process.url, retry=Retry(attempts=2, first=0.1))
+    """Each policy samples with its own adapter, the base model stays as it was."""
+    engine = TokenEngine(served.kind, served.process.url, adapters=policies(tmp_path))
+    base = await sampled(engine, ask(served))
+    second = await sampled(engine, ask(served, policy="policy@2"))
+    third = await sampled(engine, ask(served, policy="policy@3"))
+    assert len({base.token_ids, second.token_ids, third.token_ids}) == 3
+    assert (await sampled(engine, ask(served, policy="policy@2"))).token_ids == second.token_ids
+    assert (await sampled(engine, ask(served))).token_ids == base.token_ids
+    await engine.close()
+
+
+async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path: Path) -> None:
+    gone = {"policy@8": str(tmp_path / "gone")}
+    engine = TokenEngine(served.kind, served.process.url, adapters=gone)
+    with pytest.raises(EngineRefused):
+        await sampled(engine, ask(served, policy="policy@8"))
+    await engine.close()
+
+
+async def test_a_killed_server_is_unavailable_and_the_request_works_later(
+    served: Served, tmp_path: Path
+) -> None:
+    """kill -9 in mid-sample: the same request is answered by the server that is started again,
+    which has lost its adapters and gets them again."""
+    engine = TokenEngine(
+        served.kind,
+        served.process.url,
+        adapters=policies(tmp_path),
+        retry=Retry(attempts=2, first=0.1),
+    )
     await engine.ready()
+    before = await sampled(engine, ask(served, policy="policy@2"))
     running = asyncio.create_task(sampled(engine, endless(served)))
     await asyncio.sleep(1.0)
     os.kill(served.process.pid or 0, signal.SIGKILL)
@@ -216,7 +256,13 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
     served.process.stop()
     with pytest.raises(EngineUnavailable):
         await engine.ready()
-    await asyncio.to_thread(served.start)
+    served.start()  # on this thread: a server that ends with its parent ends with its thread
     got = await sampled(engine, replace(endless(served), max_tokens=5))
     assert len(got.token_ids) == 5
+    after = await sampled(engine, ask(served, policy="policy@2"))
+    assert after.token_ids == before.token_ids
     await engine.close()
+
+
+def policies(folder: Path) -> dict[str, str]:
+    return {f"policy@{n}": str(make_adapter(folder / str(n), n)) for n in (2, 3)}

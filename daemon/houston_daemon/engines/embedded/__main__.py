@@ -66,7 +66,11 @@ def _arguments() -> argparse.Namespace:
         help="threads of a forward pass; default: half the processors",
     )
     parser.add_argument("--cache-tokens", type=int, default=0, help="tokens of idle prefix caches")
-    parser.add_argument("--die-with-parent", action="store_true", help="end when the parent ends")
+    parser.add_argument(
+        "--die-with-parent",
+        action="store_true",
+        help="end when the thread that started this process ends, and with it when its process does",
+    )
     return parser.parse_args()
 
 

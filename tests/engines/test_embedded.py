@@ -1,0 +1,202 @@
+"""What only the embedded server has to answer for: its caches, its attention, its own end."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from houston_daemon.engines.embedded import attention
+from houston_daemon.engines.embedded.prefix import Entry, Prefixes
+from houston_daemon.engines.embedded.sampling import draw
+from houston_daemon.engines.embedded.scheduler import MAX_RUNNING
+from houston_daemon.engines.process import start_time
+from houston_daemon.engines.token import TokenEngine
+from tests.engines.conftest import Served, free_port
+from tests.engines.test_token_contract import ask, endless
+
+SCOPE = ("", "")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> LlamaForCausalLM:
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def run(model: LlamaForCausalLM, entry: Entry, ids: list[int]) -> torch.Tensor:
+    """Feed what the entry lacks of `ids`; returns the last logits."""
+    with torch.inference_mode():
+        out = model(torch.tensor([ids[len(entry.ids) :]]), past_key_values=entry.kv)
+    entry.ids[:] = ids
+    return out.logits[0, -1]
+
+
+def test_one_new_token_sees_what_the_library_sees(tiny: LlamaForCausalLM) -> None:
+    attention.register()
+    ids = list(range(1, 40))
+    logits = []
+    for name in ("eager", attention.NAME):
+        tiny.set_attn_implementation(name)
+        entry = Prefixes(tiny.config, 1000).take(SCOPE, ids)
+        run(tiny, entry, ids[:-1])
+        logits.append(run(tiny, entry, ids))
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+
+
+REUSED = {
+    "nothing known": ([], [1, 2, 3], 0),
+    "extended": ([1, 2, 3, 4], [1, 2, 3, 4, 5, 6], 4),
+    "the same again": ([1, 2, 3, 4], [1, 2, 3, 4], 3),
+    "cut back": ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 9], 4),
+    "branched early": ([1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 9, 9], 2),
+    "another start": ([1, 2, 3, 4], [9, 2, 3, 4], 0),
+}
+
+
+@pytest.mark.parametrize("case", REUSED)
+def test_the_common_prefix_is_reused_exactly(tiny: LlamaForCausalLM, case: str) -> None:
+    known, prompt, common = REUSED[case]
+    pool = Prefixes(tiny.config, 1000)
+    if known:
+        first = pool.take(SCOPE, known)
+        run(tiny, first, known)
+        pool.give_back(first)
+    entry = pool.take(SCOPE, prompt)
+    assert entry.ids == prompt[:common]
+    fresh = Prefixes(tiny.config, 1000).take(SCOPE, prompt)
+    torch.testing.assert_close(run(tiny, entry, prompt), run(tiny, fresh, prompt))
+
+
+def test_two_at_once_share_a_prefix_without_disturbing_each_other(tiny: LlamaForCausalLM) -> None:
+    pool = Prefixes(tiny.config, 1000)
+    head = [1, 2, 3, 4, 5, 6]
+    one = pool.take(SCOPE, [*head, 7])
+    run(tiny, one, head)
+    two = pool.take(SCOPE, [*head, 8])
+    assert two is not one
+    assert two.ids == head
+    expected = run(tiny, Prefixes(tiny.config, 1000).take(SCOPE, head), [*head, 7])
+    run(tiny, two, [*head, 8])
+    torch.testing.assert_close(run(tiny, one, [*head, 7]), expected)
+
+
+def test_adapters_and_salts_never_share(tiny: LlamaForCausalLM) -> None:
+    pool = Prefixes(tiny.config, 1000)
+    first = pool.take(("policy@1", "a"), [1, 2, 3])
+    run(tiny, first, [1, 2, 3])
+    pool.give_back(first)
+    assert pool.take(("policy@2", "a"), [1, 2, 3, 4]).ids == []
+    assert pool.take(("policy@1", "b"), [1, 2, 3, 4]).ids == []
+    assert pool.take(("policy@1", "a"), [1, 2, 3, 4]).ids == [1, 2, 3]
+
+
+def test_the_oldest_prefix_is_forgotten_first(tiny: LlamaForCausalLM) -> None:
+    pool = Prefixes(tiny.config, max_tokens=10)
+    for start in (10, 20, 30):
+        ids = list(range(start, start + 5))
+        entry = pool.take(SCOPE, ids)
+        run(tiny, entry, ids)
+        pool.give_back(entry)
+    assert pool.take(SCOPE, [10, 11, 12]).ids == []
+    assert pool.take(SCOPE, [30, 31, 32]).ids == [30, 31]
+
+
+DRAWS = {
+    "greedy": ([0.0, 3.0, 2.0], None, 0.0, 1.0, {1}),
+    "greedy under a mask": ([0.0, 3.0, 2.0], [True, False, True], 0.0, 1.0, {2}),
+    "a small nucleus": ([0.0, 3.0, 2.9], None, 1.0, 0.4, {1}),
+    "a nucleus of two": ([0.0, 3.0, 2.9], None, 1.0, 0.9, {1, 2}),
+}
+
+
+@pytest.mark.parametrize("case", DRAWS)
+def test_draws(case: str) -> None:
+    logits, mask, temperature, top_p, possible = DRAWS[case]
+    row = torch.tensor(logits)
+    allowed = None if mask is None else torch.tensor(mask)
+    seen = {draw(row, allowed, temperature, top_p) for _ in range(100)}
+    assert {token for token, _ in seen} == possible
+    kept = row if allowed is None else row.masked_fill(~allowed, float("-inf"))
+    for token, logprob in seen:
+        assert logprob == pytest.approx(float(torch.log_softmax(kept, -1)[token]))
+
+
+@pytest.mark.model
+async def test_clients_that_leave_free_their_places(embedded: Served) -> None:
+    """As many endless samples as run at once are abandoned; the next request is still served."""
+    engine = TokenEngine("embedded", embedded.process.url)
+    stop = asyncio.Event()
+    running = [engine.sample(endless(embedded), stop) for _ in range(MAX_RUNNING)]
+    asyncio.get_running_loop().call_later(2.0, stop.set)
+    assert {got.finish_reason for got in await asyncio.gather(*running)} == {"interrupted"}
+    got = await engine.sample(ask(embedded, max_tokens=3), asyncio.Event())
+    assert len(got.token_ids or ()) == 3
+    await engine.close()
+
+
+@pytest.mark.model
+async def test_a_whole_answer_is_the_streamed_one(embedded: Served) -> None:
+    engine = TokenEngine("embedded", embedded.process.url)
+    await engine.ready()
+    streamed = await engine.sample(ask(embedded), asyncio.Event())
+    body = {**engine._body(ask(embedded)), "stream": False}
+    url = embedded.process.url + "/completions"
+    answer = (await asyncio.to_thread(httpx.post, url, json=body, timeout=60)).json()
+    assert answer["choices"][0]["token_ids"] == list(streamed.token_ids or ())
+    assert answer["choices"][0]["text"] == streamed.text
+    assert answer["usage"]["completion_tokens"] == len(streamed.token_ids or ())
+    await engine.close()
+
+
+@pytest.mark.model
+def test_it_ends_with_its_parent_when_asked(model_folder: Path, tmp_path: Path) -> None:
+    port = free_port()
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys, time\n"
+            "child = subprocess.Popen(sys.argv[1:])\n"
+            "print(child.pid, flush=True)\n"
+            "time.sleep(600)",
+            *(sys.executable, "-m", "houston_daemon.engines.embedded", "--die-with-parent"),
+            *("--model", str(model_folder), "--port", str(port)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    wait_for(lambda: reachable(port))
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: start_time(child) is None)
+
+
+def reachable(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health", timeout=2).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def wait_for(true: object) -> None:
+    deadline = time.monotonic() + 60
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
