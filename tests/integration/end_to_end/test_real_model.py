@@ -93,7 +93,8 @@ def test_prompts_rebuilt_from_the_ledger_extend_each_other(
 
 
 def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None:
-    budget = BUDGET.replace("steps = 9", "steps = 14") + "context_tokens = 2200\n"
+    budget = "steps = 16\nminimum_steps = 16\nanswer_tokens = 96\nsleep_seconds = 1\n"
+    budget += "command_seconds = 2\ncontext_tokens = 1800\n"
     (rollout,) = station.rollout(station.task("forking", budget=budget), "embedded")
     station.until(lambda: station.steps(rollout), 240, "the first step")
     station.run("guide", rollout, "Keep notes in notes.md.")
@@ -106,8 +107,8 @@ def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None
     assert forks, "the context passed its budget"
     first = 1
     for number, step, k, first_kept, mechanical, sample_seq in forks:
-        steps_of_context = step - first
-        assert k >= (steps_of_context + (number > 1)) // 2 >= 1
+        t = step - first + (number > 1)  # the pair that a fork left counts as one
+        assert k == max(t // 2, 1 + (number > 1))
         assert first_kept == first + k - (number > 1)
         assert (sample_seq is None) == bool(mechanical)
         if sample_seq is not None:
