@@ -104,6 +104,19 @@ def test_adapters_and_salts_never_share(tiny: LlamaForCausalLM) -> None:
     assert pool.take(("policy@1", "a"), [1, 2, 3, 4]).ids == [1, 2, 3]
 
 
+def test_a_reloaded_adapter_starts_without_caches(tiny: LlamaForCausalLM) -> None:
+    """Those at rest and those in use: both hold what the earlier weights computed."""
+    pool = Prefixes(tiny.config, 1000)
+    idle, busy = (pool.take(("policy@1", salt), [1, 2, 3]) for salt in "ab")
+    for entry in (idle, busy):
+        run(tiny, entry, [1, 2, 3])
+    pool.give_back(idle)
+    pool.forget("policy@1")
+    pool.give_back(busy)
+    for salt in "ab":
+        assert pool.take(("policy@1", salt), [1, 2, 3, 4]).ids == []
+
+
 def test_the_oldest_prefix_is_forgotten_first(tiny: LlamaForCausalLM) -> None:
     pool = Prefixes(tiny.config, max_tokens=10)
     for start in (10, 20, 30):

@@ -69,7 +69,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--die-with-parent",
         action="store_true",
-        help="end when the thread that started this process ends, and with it when its process does",
+        help="end with the thread that started this process, and so with its process",
     )
     return parser.parse_args()
 

@@ -102,7 +102,7 @@ class Server:
         try:
             await asyncio.wrap_future(
                 self._scheduler.call(
-                    lambda: self._model.load_adapter(asked.lora_name, asked.lora_path)
+                    lambda: self._scheduler.sampler.load_adapter(asked.lora_name, asked.lora_path)
                 )
             )
         except AdaptersUnavailable as problem:
@@ -115,7 +115,7 @@ class Server:
         """Forget an adapter."""
         asked = msgspec.json.decode(await request.body(), type=wire.AdapterRequest)
         known = await asyncio.wrap_future(
-            self._scheduler.call(lambda: self._model.unload_adapter(asked.lora_name))
+            self._scheduler.call(lambda: self._scheduler.sampler.unload_adapter(asked.lora_name))
         )
         if not known:
             return _refused(

@@ -28,6 +28,16 @@ class Sampler:
         self.prefixes = Prefixes(model.config, cache_tokens)
         self._vocabulary: llguidance.LLTokenizer | None = None
 
+    def load_adapter(self, name: str, folder: str) -> None:
+        """Load or replace an adapter; what its earlier weights computed is forgotten."""
+        self.prefixes.forget(name)
+        self.model.load_adapter(name, folder)
+
+    def unload_adapter(self, name: str) -> bool:
+        """Forget an adapter; return whether there was one."""
+        self.prefixes.forget(name)
+        return self.model.unload_adapter(name)
+
     def grammar(self, request: CompletionRequest) -> Grammar | None:
         """Compile the request's schema. Raises GrammarError."""
         wanted = request.structured_outputs

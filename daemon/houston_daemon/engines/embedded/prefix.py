@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from transformers import DynamicCache, PretrainedConfig
 
+_ORPHANED = ("", "\0")
+"""Scope that no request can name."""
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
@@ -67,8 +70,11 @@ class Prefixes:
             self._entries.remove(idle.pop(0))
 
     def forget(self, adapter: str) -> None:
-        """Drop the idle caches of an adapter whose weights have changed."""
+        """Never use a cache of this adapter again: its weights are about to change."""
         self._entries = [e for e in self._entries if e.busy or e.scope[0] != adapter]
+        for entry in self._entries:
+            if entry.scope[0] == adapter:
+                entry.scope = _ORPHANED
 
     def _over(self, idle: list[Entry]) -> bool:
         return len(idle) > self._max_entries or sum(len(e.ids) for e in idle) > self._max_tokens

@@ -23,7 +23,8 @@ class Scheduler:
     """Runs jobs on one thread; `submit` and `call` may come from any other."""
 
     def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
+        self.sampler = sampler
+        """Touched on the sampling thread only: by jobs, and through `call`."""
         self._inbox: queue.SimpleQueue[Job | Callable[[], None]] = queue.SimpleQueue()
         self._running: deque[Job] = deque()
         self._waiting: deque[Job] = deque()
@@ -74,10 +75,10 @@ class Scheduler:
         over = job.cancelled
         if not over:
             try:
-                over = job.turn(self._sampler)
+                over = job.turn(self.sampler)
             except Exception as problem:  # noqa: BLE001 - one job's failure is that job's answer
                 job.deliver(problem)
                 over = True
         if over:
-            job.end(self._sampler)
+            job.end(self.sampler)
         return over
