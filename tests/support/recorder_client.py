@@ -2,6 +2,8 @@
 
 import os
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,10 @@ class Station:
         self.recorder = Recorder(self.home, self.config, self._tell)
         self.recorder.start()
 
+    def hears(self, event: RecorderEvent, seconds: float = 20) -> bool:
+        """Wait until the recorder has told `event`."""
+        return until(lambda: event in self.heard, seconds)
+
     def person(self) -> Person:
         made = Person(self.home)
         self._clients.append(made)
@@ -174,6 +180,16 @@ class Station:
         for client in self._clients:
             client.close()
         self._clients.clear()
+
+
+def until(what: Callable[[], Any], seconds: float = 20) -> bool:
+    """Wait until `what()` is true; whether it became so. The limit only bounds a hanging test."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def spec(engine: str = "script:x") -> records.RolloutSpec:

@@ -68,16 +68,18 @@ class SearchIndexer:
             try:
                 self._follow()
             except (sqlite3.DatabaseError, OSError, HoustonError) as problem:
-                self._stumble(problem)
-                self._ends.wait(RETRY_SECONDS)
+                self._ends.wait(self._stumble(problem))
 
-    def _stumble(self, problem: Exception) -> None:
+    def _stumble(self, problem: Exception) -> float:
+        """Say why the index lags; seconds until the next try."""
         if str(problem) != self.problem:
             LOGGER.warning("search.db lags: %s", problem)
         self.problem = str(problem)
+        if isinstance(problem, sqlite3.OperationalError | OSError | HoustonError):
+            return RETRY_SECONDS
         # Anything but a lack of space or a lock means a damaged file: make a new one.
-        if not isinstance(problem, sqlite3.OperationalError | OSError | HoustonError):
-            _remove(self._home.search_database)
+        _remove(self._home.search_database)
+        return 0.0
 
     def _follow(self) -> None:
         index = _open(self._home)

@@ -22,7 +22,7 @@ def test_a_start_is_done_once_for_each_request(station: Station) -> None:
     assert len(set(first)) == 3
     assert person.start(3, request="r") == first
     assert len(person.start(1, request="s")) == 1
-    assert Wanted() in station.heard
+    assert station.hears(Wanted())
     assert station.query("SELECT count(*) FROM events WHERE kind = 'task'") == [(1,)]
     assert station.query("SELECT count(*), min(sandbox) FROM rollouts") == [(4, "none")]
 
@@ -154,7 +154,7 @@ def test_status_stop_and_drain(station: Station) -> None:
     assert status.last_error == "an old error"
     assert status.epoch == station.recorder.epoch == 1
     person.ask(wire.StopDaemon(keep_engine=True))
-    assert StopAsked(keep_engine=True) in station.heard
+    assert station.hears(StopAsked(keep_engine=True))
     station.recorder.drain()
     assert worker.say(wire.Heartbeat).control.drain
     assert person.ask(wire.AskStatus()).state == "draining"
