@@ -21,8 +21,7 @@ from houston_shared.records import (
     SampleBody,
     Thoughts,
 )
-
-EARLIER = "What people told you before, still in force:"
+from houston_shared.store.messages import EARLIER, NOTHING
 
 
 class Renderer:
@@ -162,7 +161,7 @@ def head_messages(head: Head) -> tuple[Message, ...]:
 def _assistant(sample: SampleBody, strip: bool) -> Message:
     thought = "" if strip else sample.thought
     if not thought and not sample.calls:
-        thought = "(nothing)"  # chat endpoints refuse an empty answer
+        thought = NOTHING
     return Message(role="assistant", content=thought, calls=sample.calls)
 
 

@@ -25,12 +25,14 @@ from houston_shared.records import (
     Delivered,
     ForkBody,
     Head,
+    Message,
     ObservationBody,
     Result,
     SampleBody,
     StepRecord,
     Thoughts,
 )
+from houston_shared.store.messages import Since, of_context
 from tests.support.small_tokenizer import small_tokenizer
 
 
@@ -190,6 +192,17 @@ class History:
         records = [record for record in self.records if record.step >= first]
         return rebuild(self.renderer, self.head, records, self.fork, guidance).context
 
+    def read(self, thoughts: Thoughts) -> list[Message]:
+        """The messages of the next prompt, as every reader of the journal puts them together."""
+        first = self.fork.first_kept_step if self.fork else 1
+        since = Since(
+            fork=self.fork,
+            compressed=self.records[first - 2] if self.fork else None,
+            earlier=[self.said[one] for one in self.fork.guidance] if self.fork else [],
+            steps=[record for record in self.records if record.step >= first],
+        )
+        return of_context(self.head, since, strip=thoughts == "strip")
+
 
 text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
 plans = st.lists(
@@ -218,6 +231,7 @@ def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
         live, again = history.context, history.resumed()
         assert again.prompt_ids == live.prompt_ids
         assert again.messages == live.messages
+        assert history.read(thoughts) == list(live.messages), "as `houston context` reads it"
         assert again.anchor == live.anchor
         assert again.fresh == live.fresh
         assert [e.ids for e in again.entries] == [e.ids for e in live.entries]
