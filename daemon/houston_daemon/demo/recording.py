@@ -13,9 +13,17 @@ import msgspec
 from houston_shared import wire
 from houston_shared.home import Home
 from houston_shared.out import json_line
-from houston_shared.records import ForkBody, Head, Intent, ObservationBody, Result, SampleBody
+from houston_shared.records import (
+    ForkBody,
+    Guidance,
+    Head,
+    Intent,
+    ObservationBody,
+    Result,
+    SampleBody,
+)
 from houston_shared.store import journal
-from houston_shared.store.plan import Plan
+from houston_shared.store.plan import Ask, Plan
 from houston_shared.store.queries import guidance
 from houston_shared.store.reader import Reader
 
@@ -57,24 +65,26 @@ def recorded(rollout: str) -> Plan[list[Recorded]]:
     """
     events = yield from journal.events("rollout = ? AND part IS NOT NULL ORDER BY seq", (rollout,))
     spoken = yield from guidance.of_rollout(rollout)
+    active = dict((yield Ask("SELECT step, active_us FROM steps WHERE rollout = ?", (rollout,))))
     lines: list[Recorded] = []
     for event in events:
         raw = yield from journal.body(event)
         if raw is None:
             raise SystemExit(f"event {event.seq} was erased: this rollout cannot be recorded")
         if event.kind == "observation":
-            lines += [
-                Recorded(0, wire.Guide(id="", rollout="", text=said.text, claimed=said.author))
-                for said in spoken
-                if said.step == event.step
-            ]
-        lines.append(Recorded(event.seq, _message(event, raw)))
+            lines += [Recorded(0, _guide(said)) for said in spoken if said.step == event.step]
+        lines.append(Recorded(event.seq, _message(event, raw, active.get(event.step, 0))))
     return lines
 
 
-def _message(event: journal.Event, raw: bytes) -> Line:
+def _guide(said: Guidance) -> wire.Guide:
+    return wire.Guide(id="", rollout="", text=said.text, mode=said.mode, claimed=said.author)
+
+
+def _message(event: journal.Event, raw: bytes, active_us: int) -> Line:
+    """The message that stored an event; active_us: of the rollout when its step was closed."""
     body = msgspec.msgpack.decode(raw, type=_BODIES[event.kind])
-    place: dict[str, Any] = {"rollout": "", "lease": 0}
+    place: dict[str, Any] = {"rollout": "", "lease": 0, "active_us": active_us}
     at: dict[str, Any] = {**place, "step": event.step, "attempt": event.attempt}
     index = int((event.part or "").rpartition(".")[2]) if "." in (event.part or "") else 0
     match body:
