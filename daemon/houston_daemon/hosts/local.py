@@ -133,16 +133,14 @@ class LocalHost:
         cwd: a path as the process sees it; by default the workspace, or the scratch folder when
         not `writable`. An evaluator sees `extra_read` at their own paths, read-only.
         """
-        values = dict(environment or {})
-        token: str | None = None
-        if self.sandbox.kind == "none":
-            values[spawn.TOKEN] = secrets.token_hex(16)
-            token = f"{spawn.TOKEN}={values[spawn.TOKEN]}"
+        secret = secrets.token_hex(16)
+        values = {**(environment or {}), spawn.TOKEN: secret}
         scratch: Path | None = None
         if not writable:
             scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))
         try:
-            argv = self.sandbox.wrap(
+            argv = await asyncio.to_thread(
+                self.sandbox.wrap,
                 command,
                 environment=values,
                 scratch=scratch,
@@ -151,7 +149,7 @@ class LocalHost:
                 dies_with_parent=True,
             )
             return await spawn.run_to_end(
-                argv, token=token, seconds=seconds, stop=stop, output_limit=output_limit
+                argv, token=secret, seconds=seconds, stop=stop, output_limit=output_limit
             )
         finally:
             if scratch is not None:

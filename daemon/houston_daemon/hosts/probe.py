@@ -1,5 +1,6 @@
 """Tries whether this machine can do what a task asks of it, and says what to do when not."""
 
+import asyncio
 import shutil
 
 from houston_daemon.hosts import spawn
@@ -24,7 +25,7 @@ async def probe(sandbox: Sandbox) -> HoustonError | None:
             )
     if sandbox.kind == "none":
         return None
-    argv = sandbox.wrap(["true"], dies_with_parent=True)
+    argv = await asyncio.to_thread(sandbox.wrap, ["true"], dies_with_parent=True)
     done = await spawn.run_to_end(argv, token=None, seconds=20, stop=None, output_limit=10_000)
     if done.exit_code == 0:
         return None

@@ -9,6 +9,7 @@ large_files). The work runs in a thread of its own; one call at a time, others w
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Sequence
@@ -198,8 +199,7 @@ class ShadowRepository:
             return self._repo
         _ignore_settings()
         if not (self.folder / "HEAD").exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            pygit2.init_repository(str(self.folder), bare=True, initial_head="main")
+            _make_repository(self.folder)
         repo = pygit2.Repository(str(self.folder))
         with contextlib.suppress(FileNotFoundError):
             self._head = (self.folder / _HEAD).read_text().strip()
@@ -227,6 +227,16 @@ class ShadowRepository:
             ) from error
         known = self._known if into == self.workspace else {}
         return snapshot_restore.restore(repo, found, into, self.folder / "large", known)
+
+
+def _make_repository(folder: Path) -> None:
+    """Make it beside and move it into place: libgit2 locks the configuration while it writes it."""
+    beside = folder.with_name(folder.name + ".new")
+    if beside.exists():
+        shutil.rmtree(beside)
+    beside.mkdir(parents=True)
+    pygit2.init_repository(str(beside), bare=True, initial_head="main")
+    beside.rename(folder)
 
 
 def _ignore_settings() -> None:

@@ -1,8 +1,8 @@
 """Runs one process to its end, with limits: time, output, a stop event.
 
-Nothing is left behind: the process group is killed, and with it a bubblewrap sandbox as a whole.
-Without one, everything is killed that carries this run's token in its environment, for a process
-can leave its group and session.
+Nothing is left behind: the process group is killed, then everything that carries this run's token
+in its environment, for a process can leave its group and session, and what is in a sandbox dies a
+moment after the sandbox.
 It does not know what the command means.
 """
 
@@ -33,7 +33,7 @@ async def run_to_end(
 ) -> Finished:
     """Start `argv` and wait for its end; `output_limit` bytes are kept of each stream.
 
-    token: what to look for in the environment of processes to kill; None for a sandbox.
+    token: what to look for in the environment of processes to kill; None when none can be left.
     exit_code is None when `seconds` passed or `stop` was set first.
     Raises HoustonError when the program cannot be started at all.
     """

@@ -39,8 +39,14 @@ async def start(
     fifo.unlink(missing_ok=True)
     os.mkfifo(fifo, 0o600)
     script = folder / "start.sh"
-    argv = launch(folder / "commands", SHELL, state.token)
-    script.write_text(f"exec 9<>{shlex.quote(str(fifo))}\nexec {shlex.join(argv)}\n")
+    argv = await asyncio.to_thread(launch, folder / "commands", SHELL, state.token)
+    ended = folder / "exit"
+    ended.unlink(missing_ok=True)
+    # tmux 3.3 loses the status of a pane now and then, so the script keeps it.
+    script.write_text(
+        f"exec 9<>{shlex.quote(str(fifo))}\n{shlex.join(argv)}\n"
+        f"echo $? >{shlex.quote(str(ended))}\n"
+    )
     script.chmod(0o600)
     await tmux.kill_session(name)
     notice = b"\r\n[houston: a new shell was started here]\r\n" if log.size() else b""
@@ -53,6 +59,15 @@ async def start(
     state.sink = await sink_of(folder)
     terminal_state.save(folder, state)
     return state
+
+
+def exit_code(folder: Path) -> int | None:
+    """What the terminal's shell ended with; None while it runs or when it was killed."""
+    try:
+        text = (folder / "exit").read_text()
+    except FileNotFoundError:
+        return None
+    return int(text) if text.endswith("\n") else None
 
 
 def sink_command(folder: Path, segment: Path) -> str:
@@ -78,10 +93,10 @@ async def _greet(
     state: TerminalState, folder: Path, tmux: Tmux, log: TerminalLog, before: int
 ) -> None:
     nonce = secrets.token_hex(16)
-    pane = await tmux.pane(state.name)
+    pane = await tmux.pane_pid(state.name)
     if pane is None:
         raise TerminalDead(state.name, "tmux did not keep its session")
-    state.pane = processes.key_of(pane[0])
+    state.pane = processes.key_of(pane)
     deadline = time.monotonic() + START_SECONDS
     greeted = False
     mark = terminal_marks.ready_mark(nonce)

@@ -8,7 +8,7 @@ input is the terminal). A terminal outlives this process; its folder holds what 
     shell         the pipe (FIFO) that the shell reads
     commands/     the command file, the only thing that the sandbox sees, read-only
     log.<offset>  what was printed
-    start.sh      how the pane was started
+    start.sh      how the pane was started; exit, what its shell ended with
 """
 
 import asyncio
@@ -233,19 +233,26 @@ class LocalTerminal:
             self._save()
 
     async def _has_ended(self) -> None:
+        """The shell is gone: let its last output reach the log, then note how it ended."""
         state = self.state
+        code = await self._shell_code()
+        size = -1
+        while size != self.log.size():
+            size = self.log.size()
+            await asyncio.sleep(0.03)
+        await self._scan()
         state.ended = True
         if state.running:
-            state.exit_code = await self._shell_code()
-            state.running = False
+            state.exit_code, state.running = code, False
         self._save()
 
     async def _shell_code(self) -> int | None:
-        """How the shell ended, from tmux, which hears of it a moment later; None when unknown."""
+        """What the shell ended with, written a moment after; None when it was killed."""
         for _ in range(100):
-            pane = await self._tmux.pane(self.name)
-            if pane is None or pane[2] is not None:
-                return pane[2] if pane is not None else None
+            if (code := terminal_start.exit_code(self.folder)) is not None:
+                return code
+            if not processes.is_alive(self.state.pane):
+                return terminal_start.exit_code(self.folder)
             await asyncio.sleep(0.01)
         return None
 

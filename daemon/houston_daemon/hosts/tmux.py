@@ -117,15 +117,10 @@ class Tmux:
         code, _ = await self.call("pipe-pane", "-t", f"={name}:", _literal(sink))
         return code == 0
 
-    async def pane(self, name: str) -> tuple[int, bool, int | None, bool, str] | None:
-        """(pid, dead, exit status, piped, tty) of the session's pane; None without a session."""
-        form = "#{pane_pid} #{pane_dead} #{pane_pipe} #{pane_tty} #{pane_dead_status}"
-        code, said = await self.call("display-message", "-p", "-t", f"={name}:", form)
-        fields = said.split()
-        if code or len(fields) < 4:
-            return None
-        status = int(fields[4]) if len(fields) > 4 else None
-        return int(fields[0]), fields[1] == "1", status, fields[2] == "1", fields[3]
+    async def pane_pid(self, name: str) -> int | None:
+        """Pid of what the session's pane runs; None without such a session."""
+        code, said = await self.call("display-message", "-p", "-t", f"={name}:", "#{pane_pid}")
+        return int(said) if code == 0 and said.isdigit() else None
 
     async def type_keys(self, name: str, text: str) -> bool:
         """Type `text` as it is; a line feed is the Enter key. False without such a session."""

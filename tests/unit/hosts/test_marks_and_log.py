@@ -1,0 +1,97 @@
+"""Marks never show, segments are one log, windows look at no more than they show."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.hosts import terminal_marks
+from houston_daemon.hosts.terminal_log import TerminalLog
+from houston_daemon.hosts.terminal_marks import Nonces
+
+_N = Nonces("a1" * 16, "b2" * 16)
+_P = b"\x1b]7771;p;\x07"
+_S = terminal_marks.start_mark(_N)
+_E = terminal_marks.end_mark(_N) + b"0\x07"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> TerminalLog:
+    return TerminalLog(tmp_path)
+
+
+MARKED = {
+    "a command": (_P + b"/w $ ls\r\n" + _S + b"x\r\n" + _E, ["/w $ ls", "x"]),
+    "a prompt after an unfinished line": (
+        b"50%" + _E + _P + b"/w $ ls\r\n" + _S,
+        ["50%", "/w $ ls"],
+    ),
+    "a prompt after a finished line": (b"x\r\n" + _E + _P + b"/w $ ls\r\n", ["x", "/w $ ls"]),
+    "a forged mark": (b"a\x1b]7771;e;00;0\x07b\r\n", ["ab"]),
+    "a nonce outside its mark": (b"a" + _N.end.encode() + b"b\r\n", ["ab"]),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_marks_do_not_show(name: str, log: TerminalLog) -> None:
+    data, expected = MARKED[name]
+    log.secret = _N
+    log.begin_segment(data)
+    assert log.lines(0) == expected
+
+
+def test_the_orders_to_the_shell_fit_one_write_whatever_the_command() -> None:
+    for command in ("x" * 200_000, "'" * 5000, "🚀" * 5000, "\x1b]7771;e\x07" * 100, "\udce4"):
+        lines = terminal_marks.command_lines(_N, command, "/" + "p" * 300, "/dev/pts/12345")
+        assert len(lines) < 4096
+        assert lines.count(b"\n") == 3
+        first, second, third = lines.splitlines()
+        assert _N.end.encode() not in first + second and _N.end.encode() in third
+
+
+def test_segments_are_one_log(log: TerminalLog, tmp_path: Path) -> None:
+    log.begin_segment(b"one\r\ntw")
+    second = log.begin_segment(b"o\r\n")
+    with second.open("ab") as file:
+        file.write(b"three\r\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "log.0000000000000000",
+        "log.0000000000000007",
+    ]
+    for reader in (log, TerminalLog(tmp_path)):
+        assert reader.size() == 17
+        assert reader.read(0, 100) == b"one\r\ntwo\r\nthree\r\n"
+        assert reader.read(5, 9) == b"two\r"
+        assert reader.read(17, 20) == b""
+        assert reader.lines(0) == ["one", "two", "three"]
+        assert reader.lines(5, 9) == ["two"]
+
+
+def test_an_empty_log(log: TerminalLog) -> None:
+    assert (log.size(), log.lines(0), log.last_output()) == (0, [], 0.0)
+    window = log.window(0, None, first=5, last=5)
+    assert (window.first, window.last, window.skipped_lines) == ([], [], 0)
+
+
+WINDOWS = {
+    "both ends": (2, 2, ["0", "1"], ["8", "9"], 6),
+    "the end": (0, 3, [], ["7", "8", "9"], 7),
+    "the beginning": (3, 0, ["0", "1", "2"], [], 7),
+    "all of it": (5, 5, [str(n) for n in range(10)], [], 0),
+    "more than there is": (50, 50, [str(n) for n in range(10)], [], 0),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("ending", [b"", _E, _E + _P])
+def test_a_window_has_the_lines_asked_for(name: str, ending: bytes, log: TerminalLog) -> None:
+    first, last, head, tail, skipped = WINDOWS[name]
+    log.begin_segment(b"".join(b"%d\r\n" % n for n in range(10)) + ending)
+    window = log.window(0, None, first, last)
+    assert (window.first, window.last, window.skipped_lines) == (head, tail, skipped)
+
+
+def test_a_window_into_one_endless_line_is_cut_by_bytes(log: TerminalLog) -> None:
+    log.begin_segment(b"x" * 5_000_000)
+    window = log.window(0, None, first=10, last=10, most_bytes=1000)
+    assert (len(window.first[0]), len(window.last[0])) == (1000, 1000)
+    assert window.skipped_bytes == 5_000_000 - 2000

@@ -1,0 +1,77 @@
+"""Names survive a git tree, and no path leads out of the workspace."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from houston_daemon.hosts import snapshot_names
+from houston_daemon.hosts.beneath import Beneath
+
+_ODD = [".git", ".GIT", ".Git ", ".git.", "git~1", "GIT~2", ".git::$INDEX_ALLOCATION", "%houston%"]
+_ODD += [".g\u200cit", os.fsdecode(b"\xff\xfe"), "%houston%2Egit"]
+
+
+@pytest.mark.parametrize("name", _ODD)
+def test_a_refused_name_is_escaped_and_comes_back(name: str) -> None:
+    stored = snapshot_names.to_tree(name)
+    assert stored.startswith("%houston%") and ".git" not in stored.lower() and stored.encode()
+    assert snapshot_names.from_tree(stored) == name
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".github", "git", "legit~1x", "a b", "ü", "100%"])
+def test_an_ordinary_name_stays_as_it_is(name: str) -> None:
+    assert snapshot_names.to_tree(name) == name
+
+
+@given(st.binary(min_size=1).filter(lambda b: b"/" not in b and b"\0" not in b))
+def test_every_name_comes_back(raw: bytes) -> None:
+    name = os.fsdecode(raw)
+    assert snapshot_names.from_tree(snapshot_names.to_tree(name)) == name
+    assert snapshot_names.shown(name).encode()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    inside = tmp_path / "inside"
+    (inside / "folder").mkdir(parents=True)
+    (inside / "folder" / "file").write_text("mine")
+    (inside / "out").symlink_to(tmp_path / "outside")
+    (inside / "up").symlink_to("..")
+    (inside / "secret").symlink_to(tmp_path / "outside" / "secret")
+    return inside
+
+
+@pytest.mark.parametrize("path", ["out/secret", "up/outside/secret", "secret", "../outside/secret"])
+def test_a_link_is_no_way_out(path: str, place: Path) -> None:
+    with Beneath(place) as inside:
+        with pytest.raises(OSError):
+            inside.open(path, os.O_RDONLY)
+        with pytest.raises(OSError):
+            inside.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        for again in range(2):  # a failure leaves nothing half open
+            descriptor = inside.open("folder/file", os.O_RDONLY)
+            assert os.read(descriptor, 10) == b"mine", again
+            os.close(descriptor)
+
+
+def test_removing_a_link_leaves_what_it_points_to(place: Path) -> None:
+    with Beneath(place) as inside:
+        for path in ("out", "secret", "folder", "not there", "not/there"):
+            inside.remove(path)
+    assert sorted(path.name for path in place.iterdir()) == ["up"]
+    assert (place.parent / "outside" / "secret").read_text() == "secret"
+
+
+def test_folders_are_made_on_the_way_and_links_cleared_from_it(place: Path) -> None:
+    with Beneath(place) as inside:
+        inside.clear_way("out/a/b")
+        inside.make_link("out/a/b", b"target")
+        inside.make_folder("x/y/z")
+    assert os.readlink(place / "out" / "a" / "b") == "target"
+    assert (place / "x" / "y" / "z").is_dir()
+    assert [path.name for path in (place.parent / "outside").iterdir()] == ["secret"]
