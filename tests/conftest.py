@@ -13,4 +13,4 @@ def station(tmp_path: Path) -> Iterator[Station]:
     """A station that is not started; stopped at the end whatever happened."""
     made = Station(tmp_path)
     yield made
-    made.run("daemon", "stop", code=None)
+    made.clear()

@@ -183,7 +183,7 @@ class ForkBody(Record, frozen=True):
     sample_seq: int | None = None
     """The summary's sample, None when mechanical."""
     before: int = 0
-    """Number of the step that the new context comes before: steps from here on were sampled in it."""
+    """The step that the new context comes before: steps from here on were sampled in it."""
 
 
 class Guidance(Record, frozen=True):

@@ -84,6 +84,22 @@ class Station:
     def stop(self) -> None:
         self.run("daemon", "stop")
 
+    def clear(self) -> None:
+        """End what still runs, terminals too, and stop; whatever state the test left."""
+        if not (self.home / "houston.db").is_file():
+            return
+        rows = self.query("SELECT id FROM rollouts WHERE state IN ('queued', 'running', 'paused')")
+        if rows:
+            self.run("daemon", "start", code=None)
+        for (rollout,) in rows:
+            self.run("rollout", "cancel", rollout, code=None)
+        for (rollout,) in rows:
+            self.until(lambda r=rollout: self._terminals_ended(r), 30, f"terminals of {rollout}")
+        self.run("daemon", "stop", code=None)
+
+    def _terminals_ended(self, rollout: str) -> bool:
+        return not any(rollout in command_line(entry) for entry in Path("/proc").glob("[0-9]*"))
+
     def log(self, lines: int = 40) -> str:
         """The ends of the daemon's and the workers' logs, for a failing test."""
         files = sorted((self.home / "logs").rglob("*.log")) if (self.home / "logs").is_dir() else []

@@ -27,7 +27,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     made = Station(tmp_path_factory.mktemp("model"))
     made.start()
     yield made
-    made.run("daemon", "stop", code=None)
+    made.clear()
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def rollout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Station,
         assert station.ended(rollout, 800)["state"] == "finished"
         yield station, rollout
     finally:
-        station.run("daemon", "stop", code=None)
+        station.clear()
 
 
 def test_every_step_has_a_valid_call(rollout: tuple[Station, str]) -> None:
