@@ -11,6 +11,7 @@ from typing import Any
 from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
 
 from houston_console.app import guiding, plans
 from houston_console.app.guiding import Action
@@ -25,10 +26,10 @@ from houston_console.app.widgets.bars import HintBar, StatusBar, TabBar
 from houston_console.app.widgets.dialogs import Confirm, Help
 from houston_console.app.widgets.files import Files
 from houston_console.app.widgets.guidance import Composer, GuidanceArea, Queue, Send
+from houston_console.app.widgets.messages import Failed, Told
 from houston_console.app.widgets.selector import RolloutList, Selector
 from houston_console.app.widgets.terminals import Terminals
-from houston_console.app.widgets.trajectory import Told, TrajectoryArea
-from houston_console.app.widgets.transcript import Transcript
+from houston_console.app.widgets.trajectory import TrajectoryArea
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
 from houston_shared.store.async_reader import AsyncReader
@@ -60,6 +61,12 @@ class HoustonConsole(App[None]):
         self.pump = Pump(
             loaded.home, self.reader, self.catch_up, self._announced, self._cannot_read
         )
+        self.status, self.tabs = StatusBar(id="status"), TabBar(id="tabs")
+        self.hints = HintBar(id="hints")
+        self.selector = Selector(id="rollouts")
+        self.trajectory = TrajectoryArea(loaded.home, self.reader, id="trajectory")
+        self.guidance = GuidanceArea(self.outbox, id="guidance")
+        self.files, self.terminals = Files(id="files"), Terminals(id="terminals")
         self.source: RolloutSource | None = None
         self._wanted = rollout
         self._shown_seq = 0
@@ -68,17 +75,17 @@ class HoustonConsole(App[None]):
 
     def compose(self) -> ComposeResult:
         """Five areas between two lines."""
-        yield StatusBar(id="status")
-        yield TabBar(id="tabs")
+        yield self.status
+        yield self.tabs
         with Horizontal(id="areas"):
-            yield Selector(id="rollouts")
+            yield self.selector
             with Vertical(id="centre"):
-                yield TrajectoryArea(self.loaded.home, self.reader, id="trajectory")
-                yield GuidanceArea(self.outbox, id="guidance")
+                yield self.trajectory
+                yield self.guidance
             with Vertical(id="right"):
-                yield Files(id="files")
-                yield Terminals(id="terminals")
-        yield HintBar(id="hints")
+                yield self.files
+                yield self.terminals
+        yield self.hints
 
     async def on_mount(self) -> None:
         """Colours first, then everything that goes on for ever."""
@@ -110,7 +117,7 @@ class HoustonConsole(App[None]):
         else:
             await self._refresh_rollout(self.source)
         if changed:
-            self.query_one(Selector).take(self.state)
+            self.selector.take(self.state)
         self._say()
 
     async def open_rollout(self, rollout: str) -> None:
@@ -118,14 +125,13 @@ class HoustonConsole(App[None]):
         source = RolloutSource(self.reader, rollout)
         changes = await source.changes(0)
         self.source, self.state.selected, self._shown_seq = source, rollout, changes.seq
-        trajectory = self.query_one(TrajectoryArea)
-        await trajectory.open(source, changes.steps)
-        self.query_one(Composer).open(rollout)
+        await self.trajectory.open(source, changes.steps)
+        self.guidance.composer.open(rollout)
         await self.refresh_queue()
-        self.query_one(Files).open(source)
-        await self.query_one(Files).refresh_content(trajectory.transcript.cursor)
-        await self.query_one(Terminals).open(source, trajectory.transcript.opening.host_root)
-        self.query_one(Selector).take(self.state)
+        self.files.open(source)
+        await self.files.refresh_content(self.trajectory.transcript.cursor)
+        await self.terminals.open(source, self.trajectory.transcript.opening.host_root)
+        self.selector.take(self.state)
         self.link.look_at(rollout)
         self._say()
 
@@ -133,14 +139,14 @@ class HoustonConsole(App[None]):
         changes = await source.changes(self._shown_seq)
         if source is not self.source or changes.seq == self._shown_seq:
             return
-        transcript = self.query_one(Transcript)
+        transcript = self.trajectory.transcript
         await transcript.grew(changes.touched, changes.steps)
         self._shown_seq = changes.seq
         if not transcript.opening.system:
             transcript.opened(await source.opening())
         await self.refresh_queue()
-        await self.query_one(Files).refresh_content(transcript.cursor)
-        await self.query_one(Terminals).refresh_names()
+        await self.files.refresh_content(transcript.cursor)
+        await self.terminals.refresh_names()
 
     async def refresh_queue(self) -> None:
         """Show what was said to this agent, sent or not."""
@@ -149,8 +155,8 @@ class HoustonConsole(App[None]):
             stored = await source.guidance()
             unsent = self.outbox.entries(source.rollout, self.link.claimed or getpass.getuser())
             if source is self.source:
-                self.query_one(Queue).take(queue(stored, unsent))
-                self.query_one(GuidanceArea).dress()
+                self.guidance.queue.take(queue(stored, unsent))
+                self.guidance.dress()
 
     def _announced(self, notice: Notice) -> None:
         self.state.announced = max(self.state.announced, notice.seq)
@@ -174,34 +180,34 @@ class HoustonConsole(App[None]):
 
     def _say(self) -> None:
         home = str(self.loaded.home.path).replace(str(Path.home()), "~", 1)
-        self.query_one(StatusBar).take(self.state, home)
-        self.query_one(TrajectoryArea).dress(self.state.current)
+        self.status.take(self.state, home)
+        self.trajectory.dress(self.state.current)
 
     def _tell(self, text: str, good: bool) -> None:
-        self.query_one(HintBar).tell(text, "success" if good else "warning")
+        self.hints.tell(text, "success" if good else "warning")
 
     def tell(self, problem: HoustonError) -> None:
         """Show an error: cause, effect, next."""
         follow = f"  next: {problem.next}" if problem.next else ""
         text = " ".join(part for part in (problem.cause, problem.effect) if part)
-        self.query_one(HintBar).tell(text + follow, "error")
+        self.hints.tell(text + follow, "error")
 
     def on_told(self, message: Told) -> None:
         """An area has something to say."""
         self._tell(message.text, message.good)
 
-    def on_transcript_failed(self, message: Transcript.Failed) -> None:
+    def on_failed(self, message: Failed) -> None:
         """Something could not be read."""
         self.tell(message.problem)
 
-    async def on_transcript_moved(self) -> None:
+    def on_transcript_moved(self) -> None:
         """The step at the cursor is another: its files too."""
         self._say()
-        await self.query_one(Files).refresh_content(self.query_one(Transcript).cursor)
+        self.files.follow(self.trajectory.transcript.cursor)
 
     def on_key(self, event: events.Key) -> None:
         """What was told has been read."""
-        self.query_one(HintBar).quiet()
+        self.hints.quiet()
 
     # --- areas -------------------------------------------------------------------------------
 
@@ -221,23 +227,25 @@ class HoustonConsole(App[None]):
         self._area = area
         for name in AREAS:
             self.screen_stack[0].set_class(name == area, f"-on-{name}")
-        self.query_one(TabBar).take(area)
-        self.query_one(HintBar).area(area)
+        self.tabs.take(area)
+        self.hints.area(area)
 
     def _go(self, area: Area) -> None:
         self._mark(area)
-        targets = {"rollouts": RolloutList, "trajectory": Transcript, "queue": Queue}
         if area == "files":
             self.call_after_refresh(self._show_files)
-        elif area == "terminals":
-            self.query_one(Terminals).take_focus()
-        else:
-            self.query_one(targets.get(area, Composer)).focus()
+            return
+        targets: dict[Area, Widget] = {
+            "rollouts": self.selector.rollouts,
+            "trajectory": self.trajectory.transcript,
+            "terminals": self.terminals.text,
+            "queue": self.guidance.queue,
+        }
+        targets.get(area, self.guidance.composer).focus()
 
     async def _show_files(self) -> None:
-        files = self.query_one(Files)
-        await files.refresh_content(self.query_one(Transcript).cursor)
-        files.take_focus()
+        await self.files.refresh_content(self.trajectory.transcript.cursor)
+        self.files.listed.focus()
 
     def action_area(self, area: Area) -> None:
         """Go to an area."""
@@ -257,7 +265,7 @@ class HoustonConsole(App[None]):
 
     async def on_files_chosen(self, message: Files.Chosen) -> None:
         """From a change or a search to its step."""
-        await self.query_one(Transcript).go_to(message.step)
+        await self.trajectory.transcript.go_to(message.step)
         self._go("trajectory")
 
     async def action_help(self) -> None:
@@ -290,13 +298,13 @@ class HoustonConsole(App[None]):
         try:
             if draft.edits:
                 self._tell(await guiding.edit(self.link, draft), True)
-                self.query_one(Composer).clear_draft()
+                self.guidance.composer.clear_draft()
                 return
             sending = self.link.guide(draft.rollout, draft.text, message.mode)
-            self.query_one(Composer).clear_draft()
+            self.guidance.composer.clear_draft()
             await sending
         except OSError as problem:
-            self.query_one(Composer).put(draft)
+            self.guidance.composer.put(draft)
             self._tell(f"Nothing was sent, the message cannot be stored: {problem}", False)
             return
         await self.refresh_queue()
@@ -308,7 +316,7 @@ class HoustonConsole(App[None]):
         entry = message.entry
         if message.what == "go":
             if entry.step is not None:
-                self._later(self.query_one(Transcript).go_to(entry.step, open=True))
+                self._later(self.trajectory.transcript.go_to(entry.step, open=True))
         elif entry.state in ("unsent", "refused"):
             self._take_back(entry, message.what)
         elif entry.state != "queued":
@@ -326,7 +334,7 @@ class HoustonConsole(App[None]):
 
     def _edit(self, draft: Draft) -> bool:
         """Have a message in the composer, unless something stands there that would be lost."""
-        composer = self.query_one(Composer)
+        composer = self.guidance.composer
         if composer.text.strip() and composer.draft.edits != draft.edits:
             self._tell("There is a draft in the composer: send it or clear it first.", False)
             return False

@@ -124,9 +124,15 @@ def scanned(rollout: str, terms: Sequence[Term], before: int) -> Plan[Page]:
     )
     steps: list[int] = []
     for event, row in zip(from_rows(Event, [row[:-1] for row in rows]), rows, strict=True):
-        if row[-1] and search_query.matches(terms, (yield from _text(event))):
+        if row[-1] and _holds((yield from _text(event)), terms):
             steps.append(row[-1])
     return Page(steps, rows[-1][0] if rows else before, len(rows) < PAGE)
+
+
+def _holds(text: str, terms: Sequence[Term]) -> bool:
+    """Whether every term is somewhere in a text, in any case, also inside a word."""
+    low = text.lower()
+    return all(term.text.lower() in low for term in terms)
 
 
 def _text(event: Event) -> Plan[str]:

@@ -4,6 +4,7 @@ While nothing was chosen the diffs are those of the step at the trajectory's cur
 step before it that changed a file), so that reading the trajectory shows what it did to files.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from houston_console.app.records import FileRow, StepChange
 from houston_console.app.source import RolloutSource
 from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.line_view import LineView
+from houston_console.app.widgets.messages import Failed
+from houston_shared.errors import HoustonError
 from houston_shared.store.queries.world import Search
 
 View = Literal["files", "searches"]
@@ -126,13 +129,15 @@ class Files(Vertical):
         super().__init__(**arguments)
         self.source: RolloutSource | None = None
         self.view: View = "files"
-        self.step = 0
+        self.step = self._wanted = 0
         self._path = ""
+        self._following: asyncio.Task[None] | None = None
+        self.listed, self.below = FileList(id="file-list"), DiffText(id="diffs")
 
     def compose(self) -> ComposeResult:
         """A list and what belongs to it."""
-        yield FileList(id="file-list")
-        yield DiffText(id="diffs")
+        yield self.listed
+        yield self.below
 
     def on_mount(self) -> None:
         """Begin with files."""
@@ -140,8 +145,22 @@ class Files(Vertical):
 
     def open(self, source: RolloutSource) -> None:
         """Show another rollout."""
-        self.source, self.step, self._path = source, 0, ""
-        self.query_one(FileList).cursor = 0
+        self.source, self.step, self._wanted, self._path = source, 0, 0, ""
+        self.listed.cursor = 0
+
+    def follow(self, step: int) -> None:
+        """The trajectory's cursor is on another step; keys never wait for what that reads."""
+        self._wanted = step
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        while self._wanted != self.step:
+            try:
+                await self.refresh_content(self._wanted)
+            except HoustonError as problem:
+                self.post_message(Failed(problem))
+                return
 
     async def refresh_content(self, step: int | None = None) -> None:
         """Read again what is shown; `step` is the one at the trajectory's cursor."""
@@ -154,12 +173,12 @@ class Files(Vertical):
         else:
             rows = await source.searches()
         if source is self.source:
-            self.query_one(FileList).take(rows)
+            self.listed.take(rows)
             await self._refresh_below(source)
             self._dress()
 
     async def _refresh_below(self, source: RolloutSource) -> None:
-        under, below = self.query_one(FileList).under_cursor, self.query_one(DiffText)
+        under, below = self.listed.under_cursor, self.below
         if self.view == "searches" and isinstance(under, Search):
             below.take([], (under.step, await source.result_text(under.seq)))
         elif self._path:
@@ -175,29 +194,23 @@ class Files(Vertical):
             await self._refresh_below(self.source)
 
     def _dress(self) -> None:
-        listed, below = self.query_one(FileList), self.query_one(DiffText)
-        listed.empty = line(span(f" no {self.view} yet", "dim"))
+        self.listed.empty = line(span(f" no {self.view} yet", "dim"))
         shown = [f"‹{view}›" if view == self.view else view for view in VIEWS]
         title(self, "4  " + "  ".join(shown))
         subtitle(self, line(f"history of {self._path}" if self._path else ""))
-        listed.refresh()
-        below.refresh()
+        self.listed.refresh()
 
     async def action_view(self, by: int) -> None:
         """Files or searches."""
         at = (VIEWS.index(self.view) + by) % len(VIEWS)
         self.view, self._path = VIEWS[at], ""
-        self.query_one(FileList).cursor = 0
+        self.listed.cursor = 0
         await self.refresh_content()
-        self.take_focus()
-
-    def take_focus(self) -> None:
-        """Focus the list."""
-        self.query_one(FileList).focus()
+        self.listed.focus()
 
     async def action_choose(self) -> None:
         """From a file to its changes; from a search or a change to its step."""
-        below, row = self.query_one(DiffText), self.query_one(FileList).under_cursor
+        below, row = self.below, self.listed.under_cursor
         if below.has_focus:
             if below.top_step is not None:
                 self.post_message(self.Chosen(below.top_step))
@@ -212,4 +225,4 @@ class Files(Vertical):
         """From the changes of a file to the list."""
         self._path = ""
         await self.refresh_content()
-        self.take_focus()
+        self.listed.focus()

@@ -182,13 +182,14 @@ class GuidanceArea(Vertical):
 
     def __init__(self, outbox: Outbox, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._outbox = outbox
+        self.composer = Composer(outbox, id="composer")
+        self.heard, self.queue = Facts(id="heard"), Queue(id="queue")
 
     def compose(self) -> ComposeResult:
         """Composer, what the agent will read, queue."""
-        yield Composer(self._outbox, id="composer")
-        yield Facts(id="heard")
-        yield Queue(id="queue")
+        yield self.composer
+        yield self.heard
+        yield self.queue
 
     def on_mount(self) -> None:
         """Name the area."""
@@ -196,7 +197,7 @@ class GuidanceArea(Vertical):
 
     def dress(self) -> None:
         """Say what would happen on Enter, and what the agent would read."""
-        composer, queue = self.query_one(Composer), self.query_one(Queue)
+        composer, queue = self.composer, self.queue
         edits = composer.draft.edits
         title(self, "5 Editing queued guidance" if edits else "5 Say to the agent")
         waiting = sum(one.state in ("queued", "unsent") for one in queue.entries)
@@ -204,13 +205,13 @@ class GuidanceArea(Vertical):
         self._show_heard(composer.text if not queue.has_focus else "")
 
     def _show_heard(self, text: str) -> None:
-        heard, queue = self.query_one(Facts), self.query_one(Queue)
+        heard, queue, room = self.heard, self.queue, self.content_size.width
         if queue.has_focus and queue.under_cursor is not None:
             text = queue.under_cursor.text
         lines: list[Line] = []
         if text.strip():
             mark = span(" agent reads ", "faint")
-            wrapped = block(as_heard(text), heard.room - len(mark.text), "guidance_text")
+            wrapped = block(as_heard(text), room - len(mark.text), "guidance_text")
             pad = span(" " * len(mark.text))
             lines = [(mark if not i else pad, *one) for i, one in enumerate(wrapped)]
             if len(lines) > HEARD_LINES:

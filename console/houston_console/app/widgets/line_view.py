@@ -101,12 +101,12 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def put_cursor(self, number: int) -> None:
         """Stand on the line `number`, or the nearest that may be stood on, and show it."""
-        last = self.line_count() - 1
-        target = max(0, min(number, last))
-        step = 1 if target >= self.cursor else -1
-        while 0 <= target <= last and not self.selectable(target):
-            target += step
-        if not 0 <= target <= last:
+        wanted = max(0, min(number, self.line_count() - 1))
+        on = range(wanted, self.line_count())
+        back = range(wanted, -1, -1)
+        order = (on, back) if wanted >= self.cursor else (back, on)
+        target = next((at for side in order for at in side if self.selectable(at)), None)
+        if target is None:
             return
         changed, self.cursor = target != self.cursor, target
         self.reveal(target)

@@ -109,10 +109,14 @@ class Facts(LineView, can_focus=False):
 class Selector(Vertical):
     """The area on the left."""
 
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.rollouts, self.facts = RolloutList(id="rollout-list"), Facts(id="facts")
+
     def compose(self) -> ComposeResult:
         """The list above, facts below."""
-        yield RolloutList(id="rollout-list")
-        yield Facts(id="facts")
+        yield self.rollouts
+        yield self.facts
 
     def on_mount(self) -> None:
         """Name the area."""
@@ -120,12 +124,12 @@ class Selector(Vertical):
 
     def take(self, state: ConsoleState) -> None:
         """Show the rollouts that there are."""
-        self.query_one(RolloutList).take(state.listed(), state.selected)
+        self.rollouts.take(state.listed(), state.selected)
         self.on_rollout_list_moved()
 
     def on_rollout_list_moved(self) -> None:
         """Facts follow the cursor."""
-        under, facts = self.query_one(RolloutList).under_cursor, self.query_one(Facts)
+        under, facts = self.rollouts.under_cursor, self.facts
         if under is None or under.rollout is None:
             facts.put([])
         else:

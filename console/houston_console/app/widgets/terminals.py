@@ -41,6 +41,8 @@ class TerminalText(LineView):
 
     def take(self, lines: list[Line]) -> None:
         """Show other output; stays at the end when it was there."""
+        if lines == self._lines and lines:
+            return
         at_end = round(self.scroll_y) >= round(self.max_scroll_y)
         self._lines = lines
         self.show()
@@ -55,6 +57,7 @@ class Terminals(Vertical):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self.text = TerminalText(id="terminal-text")
         self.source: RolloutSource | None = None
         self.host_root = ""
         self.names: list[tuple[str, str]] = []
@@ -64,7 +67,7 @@ class Terminals(Vertical):
 
     def compose(self) -> ComposeResult:
         """One text."""
-        yield TerminalText(id="terminal-text")
+        yield self.text
 
     def on_mount(self) -> None:
         """Look regularly; `look` does nothing while nobody can see it."""
@@ -112,10 +115,8 @@ class Terminals(Vertical):
 
     def _take(self, tail: Tail) -> None:
         self._mark = tail.mark
-        text = self.query_one(TerminalText)
-        lines = block(tail.reason, text.room, "warning") if tail.reason else tail.lines
-        if lines != text._lines or not lines:
-            text.take(lines)
+        room = self.text.room
+        self.text.take(block(tail.reason, room, "warning") if tail.reason else tail.lines)
         self._dress(tail)
 
     def _dress(self, tail: Tail) -> None:
@@ -128,7 +129,7 @@ class Terminals(Vertical):
         title(self, "  ".join(["3 Terminals", *shown]))
         host = self.names[self.chosen][0] if self.names else ""
         subtitle(self, line(f"{host} · {tail.origin}" if tail.origin else ""))
-        self.query_one(TerminalText).empty = line(
+        self.text.empty = line(
             span(" no output" if self.names else " no terminal was used yet", "dim")
         )
 
@@ -137,7 +138,3 @@ class Terminals(Vertical):
         if self.names:
             self.chosen, self._mark = (self.chosen + by) % len(self.names), -1
             await self.look()
-
-    def take_focus(self) -> None:
-        """Focus the text."""
-        self.query_one(TerminalText).focus()

@@ -15,6 +15,7 @@ from houston_console.app.source import RolloutSource
 from houston_console.app.widgets.dialogs import Prompt
 from houston_console.app.widgets.eye import Eye
 from houston_console.app.widgets.frame import subtitle, title
+from houston_console.app.widgets.messages import Failed, Told
 from houston_console.app.widgets.transcript import Transcript
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -23,15 +24,6 @@ from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout
 
 FLAGS = {"errors": "error", "guided": "guidance"}
-
-
-class Told(Message):
-    """Something to say to the person at the screen."""
-
-    def __init__(self, text: str, good: bool = False) -> None:
-        super().__init__()
-        self.text = text
-        self.good = good
 
 
 class TrajectoryArea(Vertical):
@@ -50,17 +42,20 @@ class TrajectoryArea(Vertical):
 
     def __init__(self, home: Home, reader: AsyncReader, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self.transcript = Transcript(id="transcript")
+        self.prompt = Prompt(id="prompt", select_on_focus=False)
         self._home = home
         self._reader = reader
         self.source: RolloutSource | None = None
         self.search: Search | None = None
-        self._searching = ""
+        self.searching = ""
+        """A mark for a count that still grows."""
         self._jumped = False
 
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
-        yield Transcript(id="transcript")
-        yield Prompt(id="prompt", select_on_focus=False)
+        yield self.transcript
+        yield self.prompt
 
     def on_mount(self) -> None:
         """Nothing is open yet."""
@@ -71,11 +66,6 @@ class TrajectoryArea(Vertical):
         """Let no search go on without a screen."""
         if self.search is not None:
             self.search.stop()
-
-    @property
-    def transcript(self) -> Transcript:
-        """The steps."""
-        return self.query_one(Transcript)
 
     async def open(self, source: RolloutSource, steps: int) -> None:
         """Show another rollout."""
@@ -89,24 +79,23 @@ class TrajectoryArea(Vertical):
             return
         now = f" · {rollout.activity}" if rollout.activity and rollout.state == "running" else ""
         title(self, f"2 {rollout.task} · {short(rollout.id)} · {rollout.state}{now}")
-        position = self.transcript.position(self._searching)
+        position = self.transcript.position(self.searching)
         subtitle(self, position)
 
     # --- search ------------------------------------------------------------------------------
 
     def action_search(self) -> None:
         """Ask for words."""
-        self.query_one(Prompt).ask("/", 'words, "a phrase", begin*')
+        self.prompt.ask("/", 'words, "a phrase", begin*')
 
     def action_go_to(self) -> None:
         """Ask for a step's number."""
-        self.query_one(Prompt).ask(":", "step number")
+        self.prompt.ask(":", "step number")
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """What was asked for."""
-        prompt = self.query_one(Prompt)
-        kind, text = prompt.kind, event.value.strip()
-        prompt.action_leave()
+        kind, text = self.prompt.kind, event.value.strip()
+        self.prompt.action_leave()
         if kind == "/":
             self.start_search(text)
         elif text.lstrip("+-").isdigit():
@@ -127,7 +116,7 @@ class TrajectoryArea(Vertical):
             self._found,
             self._search_failed,
         )
-        self._jumped, self._searching = False, "…"
+        self._jumped, self.searching = False, "…"
         self.transcript.mark([term.text for term in self.search.terms], words)
         self.search.start()
 
@@ -136,13 +125,13 @@ class TrajectoryArea(Vertical):
         self.post_message(self.Hits(search, steps, done))
 
     def _search_failed(self, search: Search, problem: HoustonError) -> None:
-        self.post_message(Transcript.Failed(problem))
+        self.post_message(Failed(problem))
 
     def end_search(self) -> None:
         """Stop looking and show no hits."""
         if self.search is not None:
             self.search.stop()
-            self.search, self._searching = None, ""
+            self.search, self.searching = None, ""
             self.transcript.mark([], "")
 
     def action_clear(self) -> None:
@@ -155,7 +144,7 @@ class TrajectoryArea(Vertical):
             return
         transcript = self.transcript
         transcript.hits = message.steps
-        self._searching = "" if message.done else "…"
+        self.searching = "" if message.done else "…"
         transcript.post_message(Transcript.Moved())
         if message.steps and not self._jumped:
             self._jumped = True
@@ -201,6 +190,6 @@ class TrajectoryArea(Vertical):
             request = await self._reader.run(context.at(self.source.rollout, step))
             view = await asyncio.to_thread(context.complete, request)
         except HoustonError as problem:
-            self.post_message(Transcript.Failed(problem))
+            self.post_message(Failed(problem))
         else:
             await self.app.push_screen(Eye(view, step))

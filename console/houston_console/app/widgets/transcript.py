@@ -24,6 +24,7 @@ from houston_console.app.pages import Pages
 from houston_console.app.plans import Opening
 from houston_console.app.records import StepRow
 from houston_console.app.widgets.line_view import LineView
+from houston_console.app.widgets.messages import Failed
 from houston_shared.errors import HoustonError
 from houston_shared.records import StepRecord
 
@@ -55,12 +56,9 @@ class Transcript(LineView):
     class Moved(Message):
         """The cursor is on another step, or following began or ended."""
 
-    class Failed(Message):
-        """Something could not be read."""
-
-        def __init__(self, problem: HoustonError) -> None:
-            super().__init__()
-            self.problem = problem
+        def can_replace(self, message: Message) -> bool:
+            """One of them says as much as many."""
+            return isinstance(message, Transcript.Moved)
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -224,7 +222,7 @@ class Transcript(LineView):
                 if not await self._fill_rows(source) and not await self._fill_steps(source):
                     return
             except HoustonError as problem:
-                self.post_message(self.Failed(problem))
+                self.post_message(Failed(problem))
                 return
 
     async def _fill_rows(self, source: Source) -> bool:
@@ -268,7 +266,10 @@ class Transcript(LineView):
     def _place(self, row: int, lines: list[Line]) -> None:
         """An unfolded step was wrapped: what is below the top of the screen stays where it is."""
         self.pages.put_wrapped(row, lines)
-        above = self.folds.top(row) < round(self.scroll_y)
+        first, stays = round(self.scroll_y), self.folds.top(self.cursor)
+        # The cursor's own line keeps its place on the screen; without it, the top line does.
+        visible = first <= stays < first + self._height
+        above = row < self.cursor if visible else self.folds.top(row) < first
         grown = self.folds.measured(row, len(lines))
         self._redraw()
         if self.following:

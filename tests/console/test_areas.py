@@ -1,0 +1,164 @@
+"""The areas around the trajectory: the eye, files and searches, terminals, help, the picture."""
+
+import os
+from pathlib import Path
+
+from houston_console.app.lines import plain
+from houston_console.app.widgets.dialogs import Help
+from houston_console.app.widgets.eye import Eye
+from houston_console.app.widgets.files import DiffText, FileList
+from houston_console.app.widgets.terminals import TerminalText
+from houston_shared.command import main
+from houston_shared.records import FileChange, TerminalSpan
+from tests.console.conftest import Sit
+from tests.console.homes import HomeBuilder
+
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n same\n-old line\n+new line\n"
+
+
+async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Sit) -> None:
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "first thought", texts=("first output",))
+        builder.say("r", "g", "mind the gap")
+        builder.whole("r", 2, "second thought", texts=("second output",))
+        builder.begin("r", 3, "third thought")
+    async with sit(builder.home) as seat:
+        await seat.press("v")
+        await seat.until(lambda: isinstance(seat.app.screen, Eye))
+        await seat.until(lambda: "second output" in seat.text("#eye-text"), "messages")
+        shown = seat.text("#eye-text")
+        assert "third thought" not in shown  # what step 3 was given, not what it said
+        for part in ("system", "first thought", "<real_user>mind the gap</real_user>"):
+            assert part in shown
+        facts = seat.text("#eye-facts")
+        assert "clean" in facts
+        assert "extends step 2" in facts
+        assert "cached 890" in facts
+        await seat.press("right")
+        await seat.until(lambda: "[assistant]" in seat.text("#eye-text"), "rendered")
+        await seat.press("3")
+        await seat.until(lambda: " 37" in seat.text("#eye-text"), "token ids")
+        assert seat.app.screen.view.token_ids[-8:] == list(range(30, 38))
+        await seat.press("escape")
+        assert not isinstance(seat.app.screen, Eye)
+
+
+async def test_a_diff_follows_the_step_and_every_file_has_its_history(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    change = FileChange(path="x.py", kind="changed", added=1, removed=1, diff=DIFF)
+    other = FileChange(path="pic.png", kind="added", added=0, removed=0, note="binary")
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "edits", files=(change,))
+        builder.whole("r", 2, "draws", files=(other,))
+        builder.whole("r", 3, "edits again", files=(change,))
+        builder.whole("r", 4, "looks")
+    async with sit(builder.home) as seat:
+        rows = seat.lines(FileList)
+        assert rows[0].split() == ["±", "x.py", "2×", "+2", "−2", "3"]
+        assert rows[1].split()[:2] == ["+", "pic.png"]
+        assert seat.lines(DiffText)[0].startswith("step 3 x.py")
+        assert "−old line" in seat.text(DiffText)
+        assert "+new line" in seat.text(DiffText)
+        await seat.press("k", "k")
+        await seat.until(lambda: "binary" in seat.text(DiffText), "the diff of step 2")
+        await seat.press("4", "enter")
+        shown = seat.text(DiffText)
+        assert shown.index("step 3 x.py") < shown.index("step 1 x.py")
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 3, "at the step of the change")
+
+
+async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, sit: Sit) -> None:
+    found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
+    with builder.bulk():
+        builder.start("r")
+        call = ("search_dir", {"query": "tokenize"})
+        builder.whole("r", 1, "", (call,), ("7 hits",), result=found)
+        builder.whole("r", 2, "looks")
+    async with sit(builder.home) as seat:
+        await seat.press("4", "right")
+        assert seat.lines(FileList)[0].split() == ["⌕", "search_dir", "tokenize", "7", "found", "1"]
+        assert "7 hits" in seat.text(DiffText)
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 1, "at the step of the search")
+
+
+def _terminal(builder: HomeBuilder, tmp_path: Path) -> Path:
+    with builder.bulk():
+        builder.start("r", host_root=str(tmp_path / "host"))
+        spans = tuple(
+            TerminalSpan(host="local", terminal=name, start=0, end=5) for name in ("main", "train")
+        )
+        builder.whole("r", 1, "runs", spans=spans)
+    folder = tmp_path / "host" / "rollouts" / "r" / "terminals"
+    for name in ("main", "train"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "log.0000000000000000").write_bytes(f"hello from {name}\r\n".encode())
+    return folder
+
+
+async def test_a_terminal_is_shown_as_it_grows(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    folder = _terminal(builder, tmp_path)
+    async with sit(builder.home) as seat:
+        await seat.until(lambda: "hello from main" in seat.text(TerminalText), "its log")
+        with (folder / "main" / "log.0000000000000000").open("ab") as log:
+            log.write(b"50 %\r100 %\r\n" + b"more\r\n" * 100)
+        await seat.until(lambda: seat.lines(TerminalText)[-1] == "more", "its end")
+        start = (folder / "main" / "log.0000000000000000").stat().st_size
+        (folder / "main" / f"log.{start:016d}").write_bytes(b"next segment\r\n")
+        await seat.until(lambda: "next segment" in seat.text(TerminalText), "the next segment")
+        await seat.press("3", "right")
+        await seat.until(lambda: "hello from train" in seat.text(TerminalText), "the other one")
+        assert "‹train›" in seat.frame("#terminals")
+
+
+async def test_a_terminal_that_cannot_be_read_says_why(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    folder = _terminal(builder, tmp_path)
+    for path in (folder / "main" / "log.0000000000000000", folder / "train"):
+        path.unlink() if path.is_file() else os.rename(path, tmp_path / "gone")
+    async with sit(builder.home) as seat:
+        await seat.until(lambda: "cannot be read" in seat.text(TerminalText), "why")
+
+
+async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
+    from houston_console.app.keymap import KEYS
+    from houston_console.app.widgets.dialogs import TextLines
+
+    builder.start("r")
+    async with sit(builder.home) as seat:
+        await seat.press("question_mark")
+        assert isinstance(seat.app.screen, Help)
+        lines = seat.app.screen.query_one(TextLines)
+        text = "\n".join(plain(lines.line_at(number)) for number in range(lines.line_count()))
+        assert [one.does for one in KEYS if one.does not in text] == []
+        await seat.press("escape")
+        assert not isinstance(seat.app.screen, Help)
+
+
+def test_the_picture_shows_the_home(builder: HomeBuilder, tmp_path: Path) -> None:
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "unmistakable")
+    picture = tmp_path / "console.svg"
+    home = ["--home", str(builder.home.path)]
+    assert main([*home, "console", "r", "--picture", str(picture), "--size", "120x40"]) == 0
+    svg = picture.read_text()
+    assert "unmistakable" in svg
+    assert svg.startswith("<svg")
+
+
+def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -> None:  # type: ignore[no-untyped-def]
+    builder.start("r-abc")
+    home = ["--home", str(builder.home.path)]
+    assert main([*home, "console", "--picture", "x.svg", "--size", "9x"]) == 2
+    assert main([*home, "console", "nobody"]) == 1
+    said = capsys.readouterr().err
+    assert "is no size of a screen" in said
+    assert "There is no rollout 'nobody'" in said
