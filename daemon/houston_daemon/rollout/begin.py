@@ -107,17 +107,7 @@ async def begin(
     """
     spec, task = welcome.spec, parse_task(welcome.spec.task)
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
-    dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
-    tokens = Tokens(tokenizer_file(settings)) if engine.token_ids else None
-    if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
-        raise ConfigurationError(
-            f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
-            f"answer in the dialect {dialect.name}.",
-            "The rollout cannot start.",
-            "Set `dialect` of the engine in houston.toml to the model's family.",
-        )
-    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
-    renderer = Renderer(dialect, tokens, "strip" if strip else "keep")
+    renderer = _renderer(spec, task, engine, settings, reasoning)
     limits = fitting.limits(task.budget, engine.window)
     head = welcome.head or await _new_head(line, renderer, environment, task, spec, engine.window)
     fitting.check_head(renderer.head_size(head), limits)
@@ -150,6 +140,23 @@ async def begin(
         ),
         resumed,
     )
+
+
+def _renderer(
+    spec: RolloutSpec, task: Task, engine: Engine, settings: Mapping[str, Any], reasoning: bool
+) -> Renderer:
+    """The dialect of the engine's model, with its tokenizer where the engine takes ids."""
+    dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
+    tokens = Tokens(tokenizer_file(settings)) if engine.token_ids else None
+    if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
+        raise ConfigurationError(
+            f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
+            f"answer in the dialect {dialect.name}.",
+            "The rollout cannot start.",
+            "Set `dialect` of the engine in houston.toml to the model's family.",
+        )
+    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
+    return Renderer(dialect, tokens, "strip" if strip else "keep")
 
 
 def _owed(welcome: wire.Welcome) -> tuple[wire.SummaryTry, ...]:

@@ -37,7 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url))
+    try:
+        asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url))
+    except HoustonError as problem:
+        log.error("%s", problem)
+        return int(problem.code)
     return 0
 
 

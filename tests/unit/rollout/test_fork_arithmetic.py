@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from houston_daemon.rollout.fork import choose_k, least_k
+from houston_daemon.rollout.limits import limits
+from houston_shared.task import Budget
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,30 @@ def test_k_is_the_least_that_fits(steps: list[tuple[int, int]], forked: bool, li
     assert least_k(len(steps), forked) <= k <= len(steps)
     assert size(k) <= limit or k == len(steps)
     assert all(size(less) > limit for less in range(least_k(len(steps), forked), k))
+
+
+@given(st.lists(st.tuples(st.integers(1, 1024), st.integers(1, 2048)), min_size=1, max_size=80))
+def test_a_window_of_8192_tokens_always_has_room_for_an_answer(
+    steps: list[tuple[int, int]],
+) -> None:
+    fitting, head = limits(Budget(), 8192), 1036
+    limit = fitting.useful(head)
+    sizes: list[int] = []
+    observations: list[int] = []
+    forks = 0
+    for answer, seen in steps:
+        if head + sum(sizes) > limit:
+            k = choose_k(
+                sizes,
+                observations,
+                forked=forks > 0,
+                fixed=head + fitting.summary,
+                limit=limit,
+            )
+            sizes = [fitting.summary + observations[k - 1], *sizes[k:]]
+            observations = observations[k - 1 :]
+            forks += 1
+            assert head + sum(sizes) <= limit, "a fork makes room at once"
+        assert fitting.room(head + sum(sizes), fitting.answer) == fitting.answer
+        sizes.append(answer + seen)
+        observations.append(seen)
