@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from houston_daemon.rollout.context import Context, Entry
 from houston_daemon.rollout.ledger import Anchor
 from houston_daemon.rollout.rendering import Renderer
+from houston_shared.records import Delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def least_k(t: int, forked: bool) -> int:
 
 def choose_k(
     sizes: Sequence[int],
-    observations: Sequence[int],
+    beside: Sequence[int],
     *,
     forked: bool,
     fixed: int,
@@ -36,15 +37,16 @@ def choose_k(
 ) -> int:
     """How many entries to compress; 0 when there is nothing to compress.
 
-    sizes: tokens of each entry. observations: tokens of each entry's observation alone.
-    fixed: tokens of head, summary and verbatim guidance. limit: what the new context may have.
+    sizes: tokens of each entry. beside: tokens of what stands beside the summary when it replaces
+    as many entries: oₖ, and guidance kept verbatim. fixed: tokens of head and summary.
+    limit: what the new context may have.
     The least k whose context fits is taken, from ⌊t/2⌋ up; all entries when none fits.
     """
     t = len(sizes)
     if t < least_k(t, forked):
         return 0
     for k in range(least_k(t, forked), t + 1):
-        if fixed + observations[k - 1] + sum(sizes[k:]) <= limit:
+        if fixed + beside[k - 1] + sum(sizes[k:]) <= limit:
             return k
     return t
 
@@ -54,17 +56,22 @@ def plan(context: Context, renderer: Renderer, limit: int, summary: int) -> Cut 
 
     limit: tokens the new context may have. summary: most tokens of the summary.
     """
-    entries = context.entries
-    observations = [renderer.measure.count(entry.observed()) for entry in entries]
-    said = sum(renderer.measure.count(one.text) + 12 for one in context.heard(len(entries)))
-    k = choose_k(
-        [entry.size for entry in entries],
-        observations,
-        forked=context.forked,
-        fixed=context.head_size + summary + said,
-        limit=limit,
-    )
+    entries, count = context.entries, renderer.measure.count
+    beside = [
+        count(entries[k - 1].observed()) + sum(count(one.text) + 12 for one in _earlier(context, k))
+        for k in range(1, len(entries) + 1)
+    ]
+    # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
+    fixed = context.head_size + summary // 2
+    sizes = [entry.size for entry in entries]
+    k = choose_k(sizes, beside, forked=context.forked, fixed=fixed, limit=limit)
     return Cut(k, entries[k - 1].step + 1) if k else None
+
+
+def _earlier(context: Context, k: int) -> list[Delivered]:
+    """Guidance of the first k entries but for what stands in oₖ itself."""
+    own = {one.id for one in context.entries[k - 1].guidance}
+    return [one for one in context.heard(k) if one.id not in own]
 
 
 def forked(context: Context, k: int, pair: Entry, anchor_seq: int | None) -> Context:
@@ -80,6 +87,9 @@ def forked(context: Context, k: int, pair: Entry, anchor_seq: int | None) -> Con
     return made
 
 
-def earlier_guidance(context: Context, k: int) -> tuple[str, ...]:
-    """Ids of all guidance of the compressed part, that of earlier forks first."""
-    return tuple(one.id for one in context.heard(k))
+def compressed_guidance(context: Context, k: int) -> tuple[tuple[str, ...], list[Delivered]]:
+    """Ids of all guidance of the compressed part, and what of it must be said again beside oₖ.
+
+    That of earlier forks comes first.
+    """
+    return tuple(one.id for one in context.heard(k)), _earlier(context, k)

@@ -10,14 +10,14 @@ from houston_daemon.engines.protocol import SampleRequest
 from houston_daemon.rollout import summary
 from houston_daemon.rollout.budgets import Scores
 from houston_daemon.rollout.context import Context
-from houston_daemon.rollout.fork import Cut, earlier_guidance, forked
+from houston_daemon.rollout.fork import Cut, compressed_guidance, forked
 from houston_daemon.rollout.ledger import link
 from houston_daemon.rollout.limits import LEAST_ANSWER, Limits
 from houston_daemon.rollout.policy import Asking, whole
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
 from houston_shared import wire
-from houston_shared.records import Delivered, ForkBody
+from houston_shared.records import ForkBody
 from houston_shared.wire import SummaryTry
 
 
@@ -53,20 +53,18 @@ class Forker:
             size = self._limits.summary
             text = summary.mechanical(self._task, part, scores, first, size)
             text = self._renderer.measure.cut(text, size)
+        ids, earlier = compressed_guidance(context, cut.k)
         body = ForkBody(
             k=cut.k,
             first_kept_step=cut.first_kept_step,
             summary=text,
-            guidance=earlier_guidance(context, cut.k),
+            guidance=ids,
             mechanical=seq is None,
             sample_seq=seq,
             before=step,
         )
         await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
-        kept = context.entries[cut.k - 1]
-        own = {one.id for one in kept.guidance}
-        earlier: list[Delivered] = [one for one in context.heard(cut.k) if one.id not in own]
-        pair = self._renderer.pair(kept, text, earlier)
+        pair = self._renderer.pair(context.entries[cut.k - 1], text, earlier)
         return forked(context, cut.k, pair, seq)
 
     async def _written(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from houston_daemon.dialects.choose import NAMES, choose_dialect
 from houston_daemon.dialects.protocol import Piece
 from houston_daemon.rollout.context import Context
-from houston_daemon.rollout.fork import earlier_guidance, forked, least_k
+from houston_daemon.rollout.fork import compressed_guidance, forked, least_k
 from houston_daemon.rollout.ledger import Anchor, link
 from houston_daemon.rollout.rendering import Renderer, head_messages
 from houston_daemon.rollout.resume import rebuild
@@ -158,7 +158,7 @@ class History:
             self.prompts[seq] = prompt
             body = self.sampled(step, Plan("summary", ""), how)
             self.samples[seq] = msgspec.structs.replace(body, role="summary")
-        ids = earlier_guidance(context, k)
+        ids, earlier = compressed_guidance(context, k)
         kept = context.entries[k - 1]
         self.fork = ForkBody(
             k=k,
@@ -169,8 +169,6 @@ class History:
             sample_seq=seq,
             before=step,
         )
-        own = {one.id for one in kept.guidance}
-        earlier = [self.said[one] for one in ids if one not in own]
         pair = self.renderer.pair(kept, self.fork.summary, earlier)
         self.context = forked(context, k, pair, seq)
         assert len(self.context.entries) == t - k + 1
