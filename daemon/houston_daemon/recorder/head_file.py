@@ -35,7 +35,7 @@ def read(home: Home) -> Head | None:
         return None
     try:
         head = msgspec.json.decode(data, type=Head)
-        sound = data == _bytes(head) and len(head.value) == 32
+        sound = data == _bytes(head) and len(head.value) == 32 and head.value.hex() == head.chain
     except (msgspec.MsgspecError, ValueError):
         sound = False
     if not sound:

@@ -1,0 +1,122 @@
+"""A full disk: workers wait, reads go on, nothing acked is lost, and it goes on by itself."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.recorder import ballast
+from houston_daemon.recorder.protocol import RecorderFailed
+from houston_daemon.recorder.verify import verify
+from houston_shared import wire
+from houston_shared.errors import HoustonError
+from tests.support.recorder_client import Station, Worker, until
+
+MEGABYTES = 64
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 MB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode:
+        pytest.skip(f"mounting a small file system needs root: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def small(disk: Path) -> Iterator[Station]:
+    made = Station(disk / "home").start()
+    yield made
+    made.stop()
+
+
+def fill(disk: Path) -> Path:
+    """Take every free block; removing the file gives them back."""
+    path = disk / "filler"
+    with path.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return path
+
+
+def until_full(worker: Worker, first: int) -> int:
+    """Steps until one is refused (SQLite has some room in files it already has); its number."""
+    step = first
+    while True:
+        said = worker.sample(step, thought="words " * 2_000)
+        if isinstance(said, wire.Refused):
+            assert said.code == "DISK_FULL"
+            return step
+        for said in (worker.intent(step), worker.result(step), worker.observation(step)):
+            if isinstance(said, wire.Refused):
+                pytest.skip("the disk filled in the middle of a step")
+        step += 1
+
+
+def test_workers_wait_and_go_on_when_there_is_room(disk: Path, small: Station) -> None:
+    worker, person = small.working(), small.person()
+    worker.step(1)
+    filler = fill(disk)
+    stuck = until_full(worker, 2)
+    page = worker.say(wire.ReadSteps, step=1)  # reads go on
+    assert page.steps[0].step == 1
+    denied = person.guide(worker.rollout, "hello " * 3_000)
+    assert isinstance(denied, wire.Denied)
+    assert "full" in denied.cause
+    large = worker.sample(stuck, thought="large " * 100_000 + os.urandom(80_000).hex())
+    assert isinstance(large, wire.Refused)
+    assert large.code == "DISK_FULL"
+    status = person.ask(wire.AskStatus())
+    assert "disk full" in status.last_error
+    filler.unlink()
+    assert isinstance(worker.step(stuck), wire.Ack)
+    assert isinstance(person.guide(worker.rollout, "hello"), wire.Done)
+    assert "disk full" not in person.ask(wire.AskStatus()).last_error
+    assert not [event for event in small.heard if isinstance(event, RecorderFailed)]
+    assert small.query("SELECT steps FROM rollouts") == [(stuck,)]
+    assert verify(small.home).findings == ()
+
+
+def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) -> None:
+    worker = small.working()
+    worker.step(1)
+    reserve = small.home.path / "ballast"
+    assert until(reserve.exists)
+    filler = fill(disk)
+    small.stop()
+    small.home.database.with_name("houston.db-shm").unlink(missing_ok=True)
+    fill(disk)
+    small.restart()
+    assert not reserve.exists()
+    again = small.worker(worker.rollout)
+    assert isinstance(again.step(2), wire.Ack)
+    filler.unlink()
+    assert until(reserve.exists)
+    assert reserve.stat().st_size == ballast.BYTES
+    small.stop()
+    assert verify(small.home).findings == ()
+
+
+def test_without_ballast_it_is_a_sentence(disk: Path) -> None:
+    station = Station(disk / "home").start()
+    station.stop()
+    (station.home.path / "ballast").unlink(missing_ok=True)
+    fill(disk)
+    with pytest.raises(HoustonError) as problem:
+        Station(station.home.path).start()
+    assert "full" in problem.value.cause
+    assert problem.value.next

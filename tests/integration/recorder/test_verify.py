@@ -1,0 +1,344 @@
+"""`houston verify` finds every changed bit and every cut end, and nothing where all is sound."""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from houston_daemon.recorder.derive import PRESENCE, TABLES
+from houston_daemon.recorder.verify import Report, verify
+from houston_shared import records, wire
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from tests.support.recorder_client import Station, sample
+
+
+def fill(station: Station) -> None:
+    """A home in which every derived table that can have rows has some."""
+    person, worker = station.person(), station.working()
+    for n in range(3):
+        person.guide(worker.rollout, f"guidance number {n}", id=f"g{n}")
+    person.ask(wire.EditGuidance(id="g1", revision=1, text="guidance edited"))
+    person.ask(wire.Withdraw(id="g2"))
+    worker.step(1)
+    worker.sample(2)
+    worker.intent(2)
+    worker.result(2, kind="eval", fields={"overall_score": 12.5, "state": "scored"})
+    worker.intent(2, 1)
+    worker.result(2, 1, kind="search", fields={"query": "needle", "total_results": 3})
+    worker.intent(2, 2)
+    worker.result(2, 2, text="a large result " * 20_000, success=False)
+    worker.observation(
+        2,
+        files=(records.FileChange(path="a.py", kind="changed", added=3, removed=1),),
+        spans=(records.TerminalSpan(host="local", terminal="main", start=0, end=99),),
+    )
+    body = sample(3, role="summary")
+    worker.say(wire.StoreSample, step=3, attempt=1, part="summary.1", sample=body)
+    fork = records.ForkBody(k=1, first_kept_step=2, summary="so far")
+    worker.say(wire.StoreFork, step=3, fork=fork)
+    worker.sample(3)
+    person.ask(wire.Bookmark(rollout=worker.rollout, step=1, note="look"))
+    person.ask(wire.Present(rollout=worker.rollout))
+    person.guide(worker.rollout, "still waiting", id="g3")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home after a clean stop."""
+    station = Station(tmp_path_factory.mktemp("sound") / "home").start()
+    fill(station)
+    station.stop()
+    return station.home.path
+
+
+@pytest.fixture
+def home(sound: Path, tmp_path: Path) -> Home:
+    """A copy to harm."""
+    copy = tmp_path / "home"
+    subprocess.run(["cp", "-a", str(sound), str(copy)], check=True)
+    return Home(copy)
+
+
+def change(home: Home, sql: str, *parameters: Any) -> None:
+    connection = sqlite3.connect(home.database)
+    with connection:
+        assert connection.execute(sql, parameters).rowcount > 0
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def texts(report: Report) -> str:
+    return "\n".join(finding.text for finding in report.findings)
+
+
+def test_a_sound_home_is_sound_to_its_last_event(home: Home) -> None:
+    report = verify(home)
+    assert report.findings == ()
+    assert report.sound
+    assert report.vouched == report.events > 20
+
+
+def test_a_live_home_is_sound(station: Station) -> None:
+    fill(station)
+    assert verify(station.home).findings == ()
+
+
+COLUMNS = (
+    "rollout", "step", "attempt", "part", "kind", "at", "body", "erased", "body_hash", "chain"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_column_of_every_event_is_covered(home: Home, column: str) -> None:
+    connection = sqlite3.connect(home.database)
+    rows = connection.execute(f"SELECT seq, {column} FROM events WHERE {column} IS NOT NULL")
+    values = rows.fetchall()
+    connection.close()
+    for seq, value in values[::3]:
+        copy = Home(home.path.with_name(f"{home.path.name}-{seq}"))
+        subprocess.run(["cp", "-a", str(home.path), str(copy.path)], check=True)
+        change(copy, f"UPDATE events SET {column} = ? WHERE seq = ?", other(value), seq)
+        found = [one.seq for one in verify(copy).findings if one.what in ("chain", "body")]
+        assert seq in found, (column, seq)
+
+
+def other(value: Any) -> Any:
+    """The value with one bit changed."""
+    if isinstance(value, bytes):
+        return bytes([value[0] ^ 1]) + value[1:]
+    if isinstance(value, str):
+        return (chr(ord(value[0]) ^ 1) + value[1:]) if value else "x"
+    return value + 0.5 if isinstance(value, float) else value ^ 64
+
+
+def test_every_column_of_every_derived_table_is_covered(home: Home, tmp_path: Path) -> None:
+    connection = sqlite3.connect(home.database)
+    filled = []
+    for table in TABLES:
+        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        rows = connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
+        if rows:
+            filled.append((table, names, rows[0]))
+    checks = {"state", "role", "mode", "kind", "source"}  # a CHECK allows few other values
+    connection.close()
+    assert len(filled) == 14, [table for table, _, _ in filled]
+    for table, names, row in filled:
+        for name, value in zip(names, row, strict=True):
+            if name in PRESENCE.get(table, ()) or name in checks:
+                continue
+            copy = Home(tmp_path / f"{table}-{name}")
+            subprocess.run(["cp", "-a", str(home.path), str(copy.path)], check=True)
+            changed = 1 if value is None else other(value)
+            key = TABLES[table].split(", ")[0]
+            change(
+                copy,
+                f"UPDATE {table} SET {name} = ? WHERE rowid_of = 1".replace(
+                    "rowid_of = 1", f"{key} = (SELECT {key} FROM {table} LIMIT 1) AND {name} IS ?"
+                ),
+                changed,
+                value,
+            )
+            found = {finding.table for finding in verify(copy).findings}
+            assert table in found, (table, name, value, changed)
+
+
+def _delete_event(home: Home) -> None:
+    change(home, "DELETE FROM events WHERE seq = 7")
+
+
+def _cut_events(home: Home) -> None:
+    change(home, "DELETE FROM events WHERE seq > (SELECT max(seq) - 3 FROM events)")
+
+
+def _extra_row(home: Home) -> None:
+    change(home, "INSERT INTO bookmarks VALUES ('x', 1, 'nobody', 3, 3)")
+
+
+def _missing_row(home: Home) -> None:
+    change(home, "DELETE FROM samples WHERE seq = (SELECT min(seq) FROM samples)")
+
+
+def _drop_index(home: Home) -> None:
+    connection = sqlite3.connect(home.database)
+    connection.execute("DROP INDEX events_key")
+    connection.close()
+
+
+def _remove_head(home: Home) -> None:
+    home.head_file.unlink()
+
+
+def _other_head(home: Home) -> None:
+    head = msgspec.json.decode(home.head_file.read_bytes())
+    head["chain"] = "0" * 64
+    home.head_file.write_bytes(msgspec.json.encode(head) + b"\n")
+
+
+def _remove_blob(home: Home) -> None:
+    next(home.blobs.rglob("*.zst")).unlink()
+
+
+HARMS: dict[str, tuple[Callable[[Home], None], str]] = {
+    "an event deleted": (_delete_event, "Events 7 to 7 are missing."),
+    "the last events deleted": (_cut_events, "The end was cut"),
+    "a row added": (_extra_row, "is too many"),
+    "a row removed": (_missing_row, "is missing"),
+    "an index dropped": (_drop_index, "events_key"),
+    "no head file": (_remove_head, "is missing: a cut end could not be seen"),
+    "another head": (_other_head, "is not the one in the head file"),
+    "a blob removed": (_remove_blob, "names a blob that cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", HARMS)
+def test_harm_is_found_and_named(home: Home, name: str) -> None:
+    harm, sentence = HARMS[name]
+    harm(home)
+    report = verify(home)
+    assert not report.sound
+    assert sentence in texts(report)
+
+
+def flip(path: Path, offset: int, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_every_bit_of_blobs_and_head_is_covered(home: Home) -> None:
+    dice = random.Random(3)
+    for path in (next(home.blobs.rglob("*.zst")), home.head_file):
+        original = path.read_bytes()
+        everywhere = range(len(original) * 8)
+        for place in everywhere if len(original) < 300 else dice.sample(everywhere, 300):
+            flip(path, place // 8, place % 8)
+            assert not verify(home).sound, (path.name, place)
+            path.write_bytes(original)
+    assert verify(home).sound
+
+
+def test_bits_of_bodies_in_the_database_file_are_covered(home: Home) -> None:
+    """Flips where SQLite's own check sees nothing: inside the bodies."""
+    connection = sqlite3.connect(home.database)
+    bodies = connection.execute(
+        "SELECT seq, body FROM events WHERE length(body) > 60 AND part IS NOT NULL"
+    ).fetchall()
+    connection.close()
+    original = home.database.read_bytes()
+    dice = random.Random(4)
+    tried = 0
+    for seq, body in bodies:
+        start = original.find(body)
+        assert start > 0
+        for _ in range(6):
+            flip(home.database, start + dice.randrange(len(body)), dice.randrange(8))
+            assert seq in {finding.seq for finding in verify(home).findings}
+            home.database.write_bytes(original)
+            tried += 1
+    assert tried > 50
+
+
+def test_random_bits_of_used_pages_are_covered_or_harmless(home: Home) -> None:
+    """Any flip in the file is found, or the home holds exactly what it held."""
+    original = home.database.read_bytes()
+    before = _content(home)
+    dice = random.Random(5)
+    found = 0
+    for _ in range(150):
+        flip(home.database, dice.randrange(100, len(original)), dice.randrange(8))
+        try:
+            report = verify(home)
+            sound = report.sound
+        except HoustonError:  # it does not even open: said in a sentence
+            sound = False
+        if sound:
+            assert _content(home) == before
+        else:
+            found += 1
+        home.database.write_bytes(original)
+    assert found > 20
+
+
+def _content(home: Home) -> list[Any]:
+    connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
+    names = [*TABLES, "events"]
+    rows = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in names]
+    connection.close()
+    return rows
+
+
+@pytest.mark.parametrize("harm", ["a bit", "cut", "deleted"])
+def test_a_harmed_wal_is_a_cut_end(tmp_path: Path, harm: str) -> None:
+    """SQLite takes a damaged WAL for a shorter one and calls it ok; the head file knows better."""
+    script = (
+        "import sys, time, os\n"
+        "from pathlib import Path\n"
+        "from tests.support.recorder_client import Station\n"
+        "station = Station(Path(sys.argv[1])).start()\n"
+        "worker = station.working()\n"
+        "for step in range(1, 40):\n"
+        "    worker.step(step)\n"
+        "time.sleep(1.6)\n"  # the head file is written within a second
+        "os.kill(os.getpid(), 9)\n"
+    )
+    root = Path(__file__).parents[3]
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "home")],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=False,
+        timeout=60,
+    )
+    home = Home(tmp_path / "home")
+    wal = home.database.with_name("houston.db-wal")
+    size = wal.stat().st_size
+    assert size > 100_000
+    if harm == "a bit":
+        flip(wal, size // 2, 3)
+    elif harm == "cut":
+        os.truncate(wal, size // 2)
+    else:
+        wal.unlink()
+        home.database.with_name("houston.db-shm").unlink(missing_ok=True)
+    if harm == "deleted":
+        with pytest.raises(HoustonError, match="no tables yet"):
+            verify(home)
+    else:
+        assert "The end was cut" in texts(verify(home))
+    # Writing behind the cut would hide it: the recorder refuses, too.
+    with pytest.raises(HoustonError) as problem:
+        Station(home.path).start()
+    assert "houston verify" in problem.value.next
+
+
+def test_the_command_says_each_finding_and_exits_1(home: Home) -> None:
+    def command(*flags: str) -> subprocess.CompletedProcess[str]:
+        words = ["verify", "--home", str(home.path), *flags]
+        return subprocess.run(
+            [sys.executable, "-m", "houston_shared.command", *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    sound = command()
+    assert sound.returncode == 0
+    assert sound.stdout.startswith("Sound: ")
+    assert msgspec.json.decode(command("--json").stdout)["sound"] is True
+    _extra_row(home)
+    change(home, "UPDATE events SET at = at + 1 WHERE seq = 5")
+    unsound = command()
+    assert unsound.returncode == 1
+    assert len(unsound.stdout.splitlines()) >= 2
+    assert "Event 5 does not fit the chain." in unsound.stdout
+    found = msgspec.json.decode(command("--json").stdout)["findings"]
+    assert {"chain", "table"} == {finding["what"] for finding in found}
