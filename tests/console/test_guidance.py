@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+from textual import events
+
+from houston_console.app.widgets.composer import Composer
 from houston_console.app.widgets.dialogs import Confirm
-from houston_console.app.widgets.guidance import Composer, Queue
+from houston_console.app.widgets.queue import Queue
 from houston_console.app.widgets.selector import Facts
 from houston_shared.home import Home
 from tests.console.conftest import LiveStation, Seat, Sit
@@ -235,3 +238,28 @@ async def test_a_console_before_any_daemon_waits_and_then_shows(tmp_path: Any, s
             await seat.until(lambda: seat.app.state.selected == worker.rollout, "opened by itself")
         finally:
             await asyncio.to_thread(live.stop)
+
+
+async def _burst(seat: Seat, *keys: str) -> None:
+    """Keys that arrive at once, as over a slow line."""
+    for key in keys:
+        seat.app.post_message(events.Key(key, key if len(key) == 1 else None))
+    await seat.press()
+
+
+async def test_keys_that_arrive_at_once_keep_their_order(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await _burst(seat, "i", *"pqrd", "enter", *"next")
+        await seat.until(lambda: _said(live, worker) == ["pqrd"], "the message")
+        await seat.until(lambda: seat.app.guidance.composer.text == "next", "the draft behind it")
+        assert seat.app.state.current.state == "running"  # no letter was taken for a key
+
+
+def _said(live: LiveStation, worker: Worker) -> list[str]:
+    from houston_shared.store.queries import guidance
+    from houston_shared.store.reader import Reader
+
+    with Reader(live.home) as reader:
+        return [one.text for one in reader.run(guidance.of_rollout(worker.rollout))]

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from houston_console.app.widgets.composer import Composer
 from houston_console.app.widgets.eye import Eye
 from houston_console.app.widgets.files import DiffText, FileList
-from houston_console.app.widgets.guidance import Composer, Queue
 from houston_console.app.widgets.line_view import LineView
+from houston_console.app.widgets.queue import Queue
 from houston_console.app.widgets.selector import RolloutList
 from houston_shared.records import FileChange, TerminalSpan
 from houston_shared.safe_text import safe

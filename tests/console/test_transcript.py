@@ -104,7 +104,7 @@ async def test_following_ends_on_the_way_up_and_begins_at_the_end(
         assert seat.lines() == before  # what is being read stays where it is
         await seat.press("f")
         assert "thought 85" in seat.text()
-        assert "following" in seat.frame("#trajectory")
+        await seat.until(lambda: "following" in seat.frame("#trajectory"), "follows again")
 
 
 async def test_the_wheel_lets_go_of_the_end(builder: HomeBuilder, sit: Sit) -> None:

@@ -4,7 +4,6 @@ Reads go through one asynchronous reader, wake-ups through `pump`, words to the 
 `link`; widgets know none of the three.
 """
 
-import getpass
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,24 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
+from textual.widgets import Input, TextArea
 
 from houston_console.app import guiding, plans
 from houston_console.app.guiding import Action
 from houston_console.app.keymap import Area, bindings
 from houston_console.app.link import Link
-from houston_console.app.outbox import Draft, Outbox
+from houston_console.app.outbox import Outbox
 from houston_console.app.palette import DARK, DEFAULT, LIGHT
 from houston_console.app.pump import Pump
 from houston_console.app.source import RolloutSource
-from houston_console.app.state import ConsoleState, Entry, LinkState, queue
+from houston_console.app.state import ConsoleState, LinkState
 from houston_console.app.widgets.bars import HintBar, StatusBar, TabBar
+from houston_console.app.widgets.composer import Composer
 from houston_console.app.widgets.dialogs import Confirm, Help
 from houston_console.app.widgets.files import Files
-from houston_console.app.widgets.guidance import Composer, GuidanceArea, Queue, Send
-from houston_console.app.widgets.messages import Failed, Told
+from houston_console.app.widgets.guidance import GuidanceArea
+from houston_console.app.widgets.messages import Failed, GoTo, Told
+from houston_console.app.widgets.queue import Queue
 from houston_console.app.widgets.selector import RolloutList, Selector
 from houston_console.app.widgets.terminals import Terminals
 from houston_console.app.widgets.trajectory import TrajectoryArea
@@ -65,7 +67,7 @@ class HoustonConsole(App[None]):
         self.hints = HintBar(id="hints")
         self.selector = Selector(id="rollouts")
         self.trajectory = TrajectoryArea(loaded.home, self.reader, id="trajectory")
-        self.guidance = GuidanceArea(self.outbox, id="guidance")
+        self.guidance = GuidanceArea(self.outbox, self.link, id="guidance")
         self.files, self.terminals = Files(id="files"), Terminals(id="terminals")
         self.source: RolloutSource | None = None
         self._wanted = rollout
@@ -126,8 +128,7 @@ class HoustonConsole(App[None]):
         changes = await source.changes(0)
         self.source, self.state.selected, self._shown_seq = source, rollout, changes.seq
         await self.trajectory.open(source, changes.steps)
-        self.guidance.composer.open(rollout)
-        await self.refresh_queue()
+        await self.guidance.open(source)
         self.files.open(source)
         await self.files.refresh_content(self.trajectory.transcript.cursor)
         await self.terminals.open(source, self.trajectory.transcript.opening.host_root)
@@ -144,19 +145,9 @@ class HoustonConsole(App[None]):
         self._shown_seq = changes.seq
         if not transcript.opening.system:
             transcript.opened(await source.opening())
-        await self.refresh_queue()
+        await self.guidance.refresh_queue()
         await self.files.refresh_content(transcript.cursor)
         await self.terminals.refresh_names()
-
-    async def refresh_queue(self) -> None:
-        """Show what was said to this agent, sent or not."""
-        source = self.source
-        if source is not None:
-            stored = await source.guidance()
-            unsent = self.outbox.entries(source.rollout, self.link.claimed or getpass.getuser())
-            if source is self.source:
-                self.guidance.queue.take(queue(stored, unsent))
-                self.guidance.dress()
 
     def _announced(self, notice: Notice) -> None:
         self.state.announced = max(self.state.announced, notice.seq)
@@ -174,7 +165,13 @@ class HoustonConsole(App[None]):
         elif before == "down" and state == "live":
             self._tell("The daemon is back.", True)
         self.pump.wake()
-        self.run_worker(self.refresh_queue(), group="queue", exclusive=True)
+        self.run_worker(self._requeue(), group="queue", exclusive=True)
+
+    async def _requeue(self) -> None:
+        try:
+            await self.guidance.refresh_queue()
+        except HoustonError as problem:
+            self._cannot_read(problem)
 
     # --- what is said ------------------------------------------------------------------------
 
@@ -200,7 +197,7 @@ class HoustonConsole(App[None]):
         """Something could not be read."""
         self.tell(message.problem)
 
-    def on_transcript_moved(self) -> None:
+    def on_transcript_view_moved(self) -> None:
         """The step at the cursor is another: its files too."""
         self._say()
         self.files.follow(self.trajectory.transcript.cursor)
@@ -241,7 +238,8 @@ class HoustonConsole(App[None]):
             "terminals": self.terminals.text,
             "queue": self.guidance.queue,
         }
-        targets.get(area, self.guidance.composer).focus()
+        # At once, not with the next message: keys that follow belong there already.
+        self.screen_stack[0].set_focus(targets.get(area, self.guidance.composer))
 
     async def _show_files(self) -> None:
         await self.files.refresh_content(self.trajectory.transcript.cursor)
@@ -250,6 +248,16 @@ class HoustonConsole(App[None]):
     def action_area(self, area: Area) -> None:
         """Go to an area."""
         self._go(area)
+
+    def action_ask(self, kind: str) -> None:
+        """Ask for words to search, or for a step."""
+        self._mark("trajectory")
+        self.trajectory.ask(kind)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Letters are letters while somebody types."""
+        typing = isinstance(self.focused, (TextArea, Input))
+        return not (typing and action in ("area", "ask"))
 
     def action_next_area(self, by: int) -> None:
         """The area after this one, or before."""
@@ -263,115 +271,46 @@ class HoustonConsole(App[None]):
             self.tell(problem)
         self._go("trajectory")
 
-    async def on_files_chosen(self, message: Files.Chosen) -> None:
-        """From a change or a search to its step."""
-        await self.trajectory.transcript.go_to(message.step)
+    async def on_go_to(self, message: GoTo) -> None:
+        """From a change, a search or a message to its step."""
+        await self.trajectory.transcript.go_to(message.step, open=True)
         self._go("trajectory")
 
     async def action_help(self) -> None:
         """Every key."""
         await self.push_screen(Help())
 
-    # --- guidance and steering ---------------------------------------------------------------
+    # --- steering ---------------------------------------------------------------
 
     def on_composer_leave(self) -> None:
         """Back to the steps."""
         self._go("trajectory")
 
-    def on_composer_lost(self, message: Composer.Lost) -> None:
-        """The disk of the state folder is full, or the like."""
-        self._tell(f"The draft is only on this screen: {message.problem}", False)
-
-    def on_send(self, message: Send) -> None:
-        """Send what is in the composer; interrupting asks first."""
-        if message.mode != "interrupt" or message.draft.edits:
-            self._later(self._send(message))
-            return
-        question = "Interrupt what the agent is doing now, and say this?"
-        self.push_screen(
-            Confirm(question, message.draft.text),
-            lambda yes: self._later(self._send(message)) if yes else None,
-        )
-
-    async def _send(self, message: Send) -> None:
-        draft = message.draft
-        try:
-            if draft.edits:
-                self._tell(await guiding.edit(self.link, draft), True)
-                self.guidance.composer.clear_draft()
-                return
-            sending = self.link.guide(draft.rollout, draft.text, message.mode)
-            self.guidance.composer.clear_draft()
-            await sending
-        except OSError as problem:
-            self.guidance.composer.put(draft)
-            self._tell(f"Nothing was sent, the message cannot be stored: {problem}", False)
-            return
-        await self.refresh_queue()
-        if self.link.state != "live":
-            self._tell("Kept as unsent: it is sent as soon as the daemon is there.", False)
-
-    def on_queue_asked(self, message: Queue.Asked) -> None:
-        """Withdraw, edit, or go to where it was heard."""
-        entry = message.entry
-        if message.what == "go":
-            if entry.step is not None:
-                self._later(self.trajectory.transcript.go_to(entry.step, open=True))
-        elif entry.state in ("unsent", "refused"):
-            self._take_back(entry, message.what)
-        elif entry.state != "queued":
-            self._tell(f"It is {entry.state} already; only queued guidance can change.", False)
-        elif message.what == "withdraw":
-            self._later(self._ask(guiding.withdraw(self.link, entry)))
-        else:
-            self._edit(Draft(self.state.selected, entry.text, entry.id, entry.revision))
-
-    def _take_back(self, entry: Entry, what: str) -> None:
-        """A message that the daemon does not have: drop it, or have it in the composer again."""
-        if what == "withdraw" or self._edit(Draft(self.state.selected, entry.text)):
-            self.outbox.done(entry.id)
-            self._later(self.refresh_queue())
-
-    def _edit(self, draft: Draft) -> bool:
-        """Have a message in the composer, unless something stands there that would be lost."""
-        composer = self.guidance.composer
-        if composer.text.strip() and composer.draft.edits != draft.edits:
-            self._tell("There is a draft in the composer: send it or clear it first.", False)
-            return False
-        composer.put(draft)
-        composer.keep(draft.text)
+    def on_guidance_area_compose(self) -> None:
+        """Somebody wants to write."""
         self._go("composer")
-        return True
 
     def action_steer(self, action: Action) -> None:
-        """Pause, resume or cancel the rollout that is open."""
+        """Pause, resume or cancel the rollout that is open; cancelling asks first."""
         rollout = self.state.selected
         if not rollout:
             return
         if action != "cancel":
-            self._later(self._ask(guiding.steer(self.link, rollout, action)))
+            self.run_worker(self._steer(rollout, action), group="asking")
             return
         self.push_screen(
             Confirm(f"End rollout {rollout} for good? It cannot be resumed."),
-            lambda yes: (
-                self._later(self._ask(guiding.steer(self.link, rollout, action))) if yes else None
-            ),
+            lambda yes: self._cancel(rollout) if yes else None,
         )
 
-    async def _ask(self, asking: Any) -> None:
-        self._tell(await asking, True)
+    def _cancel(self, rollout: str) -> None:
+        self.run_worker(self._steer(rollout, "cancel"), group="asking")
 
-    def _later(self, work: Any) -> None:
-        """Do something that waits for the daemon, and say what went wrong."""
-
-        async def guarded() -> None:
-            try:
-                await work
-            except HoustonError as problem:
-                self.tell(problem)
-            self.pump.wake()
-
-        self.run_worker(guarded(), group="asking")
+    async def _steer(self, rollout: str, action: Action) -> None:
+        try:
+            self._tell(await guiding.steer(self.link, rollout, action), True)
+        except HoustonError as problem:
+            self.tell(problem)
 
 
 def _area_of(widget: Any) -> Area | None:

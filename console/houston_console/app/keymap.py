@@ -35,7 +35,7 @@ class Key:
     hint: str = ""
     """Word or two for the line of hints; empty when it is not there."""
     priority: bool = False
-    """Taken before the focused widget sees it."""
+    """Taken before the focused widget sees it, so that what is typed next finds its place."""
 
 
 KEYS = (
@@ -43,7 +43,9 @@ KEYS = (
     Key("app", "2", "area('trajectory')", "2", "go to the trajectory"),
     Key("app", "3", "area('terminals')", "3", "go to the terminals"),
     Key("app", "4", "area('files')", "4", "go to files and searches"),
-    Key("app", "5,i", "area('composer')", "5 i", "say something to the agent", "guide"),
+    Key("app", "5,i", "area('composer')", "5 i", "say something to the agent", "guide", True),
+    Key("app", "slash", "ask('/')", "/", "search this rollout", "search", True),
+    Key("app", "colon", "ask(':')", ":", "go to a step by number", "step", True),
     Key("app", "6", "area('queue')", "6", "go to the guidance of this rollout"),
     Key("app", "tab", "next_area(1)", "tab", "next area", "area", True),
     Key("app", "shift+tab", "next_area(-1)", "shift+tab", "area before", "", True),
@@ -58,10 +60,8 @@ KEYS = (
     Key("trajectory", "enter,space", "fold", "enter", "unfold or fold a step", "unfold"),
     Key("trajectory", "z", "fold_all", "z", "unfold or fold all"),
     Key("find", "v", "eye", "v", "the eye: exactly what the model was given", "eye"),
-    Key("find", "slash", "search", "/", "search this rollout", "search"),
     Key("find", "n", "hit(1)", "n", "next hit"),
     Key("find", "N", "hit(-1)", "N", "hit before"),
-    Key("find", "colon", "go_to", ":", "go to a step by number", "step"),
     Key("find", "e", "flagged('errors', True)", "e", "next error", "error"),
     Key("find", "E", "flagged('errors', False)", "E", "error before"),
     Key("find", "u", "flagged('guided', True)", "u", "next guidance", "guidance"),
@@ -90,13 +90,12 @@ KEYS = (
     Key("lines", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
     Key("lines", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
     Key("composer", "enter,ctrl+s", "send('next')", "enter", "send: joins the next observation",
-        "send", True),
-    Key("composer", "ctrl+j,shift+enter,alt+enter", "newline", "ctrl+j", "a new line", "new line",
-        True),
+        "send"),
+    Key("composer", "ctrl+j,shift+enter,alt+enter", "newline", "ctrl+j", "a new line", "new line"),
     Key("composer", "ctrl+w", "send('wake')", "ctrl+w", "send and cut a sleep or wait short",
-        "wake", True),
+        "wake"),
     Key("composer", "ctrl+x", "send('interrupt')", "ctrl+x", "send and interrupt (asks first)",
-        "interrupt", True),
+        "interrupt"),
     Key("composer", "escape", "leave", "esc", "back to the trajectory; the draft stays", "back"),
 )  # fmt: skip
 
@@ -109,6 +108,11 @@ def bindings(area: Area) -> list[BindingType]:
         if one.area == area
         for key in one.keys.split(",")
     ]
+
+
+def actions(area: Area) -> dict[str, str]:
+    """Actions of one area by key, for a widget that must take keys in the order they came."""
+    return {key: one.action for one in KEYS if one.area == area for key in one.keys.split(",")}
 
 
 def hints(area: Area) -> list[tuple[str, str]]:

@@ -14,7 +14,6 @@ from houston_shared.control_client import AsyncControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import holder
-from houston_shared.records import GuidanceMode
 from houston_shared.wire import AskStatus, ControlRequest, Done, Guide, Present, Status
 
 LOOK_SECONDS = 1.0
@@ -85,11 +84,6 @@ class Link:
         """This console shows `rollout` from now on: others see it."""
         self._looking_at = Present(rollout=rollout, claimed=self.claimed)
         self._asked = 0.0
-
-    async def guide(self, rollout: str, text: str, mode: GuidanceMode) -> None:
-        """Keep a message, and send it as soon as there is a daemon. Raises OSError, disk full."""
-        self._outbox.post(rollout, text, mode, time.time_ns())
-        await self.send_waiting()
 
     async def send_waiting(self) -> None:
         """Send everything that was not acknowledged, in the order it was written."""

@@ -75,11 +75,10 @@ def _score(score: float | None) -> str:
 
 
 def duration(microseconds: int) -> str:
-    """Active time for people: `42 s`, `7 min`, `3 h 05`."""
-    seconds = microseconds // 1_000_000
-    if seconds < 100:
-        return f"{seconds} s"
-    minutes = seconds // 60
+    """Active time for people: `7 min`, `3 h 05`; no seconds, they would be drawn every second."""
+    minutes = microseconds // 60_000_000
+    if not minutes:
+        return "under a minute"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"
 
 

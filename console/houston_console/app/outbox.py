@@ -5,6 +5,7 @@ change, so that whatever dies (terminal, SSH, console, daemon) finds them again.
 """
 
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import TypeVar
@@ -67,9 +68,9 @@ class Outbox:
         else:
             path.unlink(missing_ok=True)
 
-    def post(self, rollout: str, text: str, mode: GuidanceMode, number: int) -> Unsent:
-        """Keep a message until it is acknowledged; its id is made here, once."""
-        message = Unsent(uuid.uuid4().hex, rollout, text, mode, number)
+    def post(self, rollout: str, text: str, mode: GuidanceMode) -> Unsent:
+        """Keep a message until it is acknowledged; its id is made here, once. Raises OSError."""
+        message = Unsent(uuid.uuid4().hex, rollout, text, mode, time.time_ns())
         _write(self._unsent / _name(message.id), message)
         return message
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -97,18 +98,23 @@ def _help_lines() -> list[Line]:
 class Prompt(Input):
     """One line to type in, at the lower edge of the trajectory: a search, or a step's number."""
 
-    BINDINGS = [("escape", "leave", "leave")]
-
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.cursor_blink = False
         self.kind = ""
 
+    async def _on_key(self, event: events.Key) -> None:
+        """Taken in the order they came; bindings may overtake letters."""
+        if event.key in ("escape", "enter"):
+            event.stop()
+            event.prevent_default()
+            await self.run_action("leave" if event.key == "escape" else "submit")
+
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""
         self.kind, self.value, self.placeholder = kind, "", placeholder
         self.display = True
-        self.focus()
+        self.screen.set_focus(self)  # at once: the next key is its own
 
     def action_leave(self) -> None:
         """Nothing was asked."""

@@ -20,7 +20,7 @@ from houston_console.app.records import FileRow, StepChange
 from houston_console.app.source import RolloutSource
 from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.line_view import LineView
-from houston_console.app.widgets.messages import Failed
+from houston_console.app.widgets.messages import Failed, GoTo
 from houston_shared.errors import HoustonError
 from houston_shared.store.queries.world import Search
 
@@ -118,20 +118,14 @@ class Files(Vertical):
 
     BINDINGS = bindings("files")
 
-    class Chosen(Message):
-        """Go to a step."""
-
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
-
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.source: RolloutSource | None = None
         self.view: View = "files"
-        self.step = self._wanted = 0
+        self.step = 0
         self._path = ""
-        self._following: asyncio.Task[None] | None = None
+        self._stale = False
+        self._reading: asyncio.Task[None] | None = None
         self.listed, self.below = FileList(id="file-list"), DiffText(id="diffs")
 
     def compose(self) -> ComposeResult:
@@ -145,27 +139,37 @@ class Files(Vertical):
 
     def open(self, source: RolloutSource) -> None:
         """Show another rollout."""
-        self.source, self.step, self._wanted, self._path = source, 0, 0, ""
+        self.source, self.step, self._path = source, 0, ""
         self.listed.cursor = 0
 
     def follow(self, step: int) -> None:
-        """The trajectory's cursor is on another step; keys never wait for what that reads."""
-        self._wanted = step
-        if self._following is None or self._following.done():
-            self._following = asyncio.create_task(self._follow())
-
-    async def _follow(self) -> None:
-        while self._wanted != self.step:
-            try:
-                await self.refresh_content(self._wanted)
-            except HoustonError as problem:
-                self.post_message(Failed(problem))
-                return
+        """The trajectory's cursor is on another step; no key waits for what that reads."""
+        if step != self.step:
+            self.step = step
+            self._read_soon()
 
     async def refresh_content(self, step: int | None = None) -> None:
         """Read again what is shown; `step` is the one at the trajectory's cursor."""
-        source = self.source
         self.step = self.step if step is None else step
+        await self._read_soon()
+
+    def _read_soon(self) -> "asyncio.Task[None]":
+        """One read at a time, and one more after it for all that was asked meanwhile."""
+        self._stale = True
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_while_stale())
+        return self._reading
+
+    async def _read_while_stale(self) -> None:
+        while self._stale:
+            self._stale = False
+            try:
+                await self._read()
+            except HoustonError as problem:
+                self.post_message(Failed(problem))
+
+    async def _read(self) -> None:
+        source = self.source
         if source is None or self.size.width == 0:
             return  # nobody can see it
         if self.view == "files":
@@ -213,13 +217,13 @@ class Files(Vertical):
         below, row = self.below, self.listed.under_cursor
         if below.has_focus:
             if below.top_step is not None:
-                self.post_message(self.Chosen(below.top_step))
+                self.post_message(GoTo(below.top_step))
         elif isinstance(row, FileRow):
             self._path = row.path
             await self.refresh_content()
             below.focus()
         elif row is not None:
-            self.post_message(self.Chosen(row.step))
+            self.post_message(GoTo(row.step))
 
     async def action_back(self) -> None:
         """From the changes of a file to the list."""

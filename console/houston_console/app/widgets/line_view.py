@@ -110,8 +110,8 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
             return
         changed, self.cursor = target != self.cursor, target
         self.reveal(target)
-        self.refresh()
         if changed:
+            self.refresh()
             self.moved()
 
     def reveal(self, number: int) -> None:

@@ -20,3 +20,11 @@ class Told(Message):
         super().__init__()
         self.text = text
         self.good = good
+
+
+class GoTo(Message):
+    """Show a step of the trajectory, unfolded."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step

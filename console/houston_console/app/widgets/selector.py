@@ -64,11 +64,21 @@ class RolloutList(LineView):
         under = self.under_cursor
         keep = under.rollout.id if under and under.rollout else ""
         wanted = chosen if chosen != self.chosen or not keep else keep
+        if (listed, chosen) == (self.listed, self.chosen):
+            return
+        before = self._looks()
         self.listed, self.chosen = listed, chosen
         ids = [one.rollout.id if one.rollout else "" for one in listed]
-        self.show()
+        if self._looks() != before:
+            self.show()
         if wanted in ids:
             self.put_cursor(ids.index(wanted))
+
+    def _looks(self) -> list[Line]:
+        """The lines on the screen, to draw them again only when they are others."""
+        first = round(self.scroll_y)
+        shown = range(first, min(self.line_count(), first + self.size.height))
+        return [self.line_at(number) for number in shown]
 
     def action_choose(self) -> None:
         """Open the rollout under the cursor."""

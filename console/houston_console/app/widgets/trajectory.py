@@ -84,13 +84,9 @@ class TrajectoryArea(Vertical):
 
     # --- search ------------------------------------------------------------------------------
 
-    def action_search(self) -> None:
-        """Ask for words."""
-        self.prompt.ask("/", 'words, "a phrase", begin*')
-
-    def action_go_to(self) -> None:
-        """Ask for a step's number."""
-        self.prompt.ask(":", "step number")
+    def ask(self, kind: str) -> None:
+        """Ask for words (`/`) or a step's number (`:`)."""
+        self.prompt.ask(kind, 'words, "a phrase"' if kind == "/" else "step number, +n, -n")
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """What was asked for."""
