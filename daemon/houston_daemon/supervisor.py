@@ -27,8 +27,9 @@ from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
 from houston_daemon.service.log import LOGGER, LogFile
 from houston_daemon.service.notify import notify, watchdog_seconds
+from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing, read_standings
-from houston_daemon.service.workers import WorkerEnded, Workers, WorkerStarted
+from houston_daemon.service.workers import Workers
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
 
@@ -101,10 +102,10 @@ class Supervisor:
 
     def _handle(self, event: object) -> None:
         match event:
-            case WorkerStarted():
-                self._workers.started(event)
-            case WorkerEnded():
-                self._workers.ended(event, time.monotonic(), self._read())
+            case Born():
+                self._workers.born(event)
+            case Died():
+                self._workers.died(event, time.monotonic(), self._read())
             case EngineState():
                 self._engine_changed(event)
             case LeftoversEnded():

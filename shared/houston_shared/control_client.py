@@ -8,9 +8,10 @@ is for who sends it. Sending a message again is safe where the message carries a
 import asyncio
 import itertools
 import time
+import weakref
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import zmq
 import zmq.asyncio
@@ -32,8 +33,9 @@ class ControlClient:
     def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
         self._home = home
         self._timeout = timeout
-        self._context = zmq.Context(1)
-        self._socket = self._context.socket(zmq.DEALER)
+        context = zmq.Context(1)
+        self._socket = context.socket(zmq.DEALER)
+        self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
         self._socket.connect(home.socket("control"))
         self._ids = itertools.count(1)
@@ -61,7 +63,7 @@ class ControlClient:
 
     def close(self) -> None:
         """Let the connection go; what was not sent by now is dropped."""
-        self._context.destroy(linger=0)
+        self._end()
 
     def __enter__(self) -> Self:
         """The client itself."""
@@ -83,8 +85,9 @@ class AsyncControlClient:
     def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
         self._home = home
         self._timeout = timeout
-        self._context = zmq.asyncio.Context(1)
-        self._socket = self._context.socket(zmq.DEALER)
+        context = zmq.asyncio.Context(1)
+        self._socket = context.socket(zmq.DEALER)
+        self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
         self._socket.connect(home.socket("control"))
         self._ids = itertools.count(1)
@@ -125,7 +128,7 @@ class AsyncControlClient:
         if self._reader:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
-        self._context.destroy(linger=0)
+        self._end()
 
 
 class LiveFeed:
@@ -137,8 +140,9 @@ class LiveFeed:
     """
 
     def __init__(self, home: Home) -> None:
-        self._context = zmq.asyncio.Context(1)
-        self._socket = self._context.socket(zmq.SUB)
+        context = zmq.asyncio.Context(1)
+        self._socket = context.socket(zmq.SUB)
+        self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
         self._socket.subscribe(b"")
         self._socket.connect(home.socket("live"))
@@ -159,7 +163,16 @@ class LiveFeed:
 
     def close(self) -> None:
         """Stop listening."""
-        self._context.destroy(linger=0)
+        self._end()
+
+
+def _end(socket: "zmq.Socket[Any]", context: "zmq.Context[Any]") -> None:
+    """Close both, asked or when nobody holds their owner any more.
+
+    A forgotten socket would otherwise hang the collector, which ends a context by waiting for it.
+    """
+    socket.close(linger=0)
+    context.term()
 
 
 def _limit(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:

@@ -10,7 +10,7 @@ import selectors
 import signal
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class Inbox:
@@ -36,6 +36,10 @@ class Inbox:
         for number in numbers:
             signal.signal(number, lambda got, _: self.put(signal.Signals(got)))
 
+    def listen(self, source: socket.socket, hear: Callable[[], list[object] | None]) -> None:
+        """Whenever `source` is readable, add the events that `hear` returns; stop at None."""
+        self._selector.register(source, selectors.EVENT_READ, hear)
+
     def watch(self, fd: int, event: object) -> None:
         """Put `event` once when `fd` becomes readable, then close `fd`."""
         self._selector.register(fd, selectors.EVENT_READ, event)
@@ -47,6 +51,8 @@ class Inbox:
                 with contextlib.suppress(BlockingIOError):
                     while self._woken.recv(4096):
                         pass
+            elif isinstance(key.fileobj, socket.socket):
+                self._hear(key)
             else:
                 self._selector.unregister(key.fd)
                 os.close(key.fd)
@@ -55,6 +61,13 @@ class Inbox:
         while self._events:
             taken.append(self._events.popleft())
         return taken
+
+    def _hear(self, key: selectors.SelectorKey) -> None:
+        heard = key.data()
+        if heard is None:
+            self._selector.unregister(key.fileobj)
+        else:
+            self._events.extend(heard)
 
     def close(self) -> None:
         """Stop listening. Idempotent."""

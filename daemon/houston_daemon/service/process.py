@@ -10,6 +10,7 @@ import msgspec
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import ready
+from houston_daemon.service.births import Births
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
@@ -17,7 +18,7 @@ from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
 from houston_daemon.service.notify import notify
-from houston_daemon.service.spawn import Spawned, spawn_worker
+from houston_daemon.service.nursery import Birth
 from houston_daemon.service.workers import Workers
 from houston_daemon.supervisor import (
     ENGINE_SECONDS,
@@ -32,7 +33,8 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
 
-MODULES = {"recorded": "houston_daemon.demo.playback"}
+WORKER = "houston_daemon.rollout.worker"
+WORKERS = {"recorded": "houston_daemon.demo.playback"}
 """Workers of engine kinds that are not run by the rollout loop."""
 
 
@@ -114,10 +116,10 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
     recorder.start()
     engines = Engines(servers(loaded), recorder, inbox.put)
+    births = Births(inbox, WORKER)
     workers = Workers(
         recorder,
-        inbox,
-        lambda assignment, url: _launch(loaded, assignment, url),
+        lambda assignment, url: births.ask(_birth(loaded, assignment, url)),
         lambda rollout: worker_log(loaded.home, rollout),
         loaded.config.daemon.max_rollouts,
     )
@@ -132,6 +134,7 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
         workers.end(signal.SIGKILL)
+    births.close()
     _finish(recorder, engines, keep=supervisor.keeps_engine or code == RECORDER_FAILED)
     LOGGER.info("ended with exit code %s", code)
     return code
@@ -150,13 +153,18 @@ def worker_log(home: Home, rollout: str) -> Path:
     return home.logs / "workers" / f"{rollout}.log"
 
 
-def _launch(loaded: Loaded, assignment: Assignment, engine_url: str) -> Spawned:
+def _birth(loaded: Loaded, assignment: Assignment, engine_url: str) -> Birth:
     rollout = assignment.spec.rollout
     arguments = ["--endpoint", loaded.home.socket("ingest"), "--rollout", rollout]
     arguments += ["--lease", str(assignment.lease)]
     if engine_url:
         arguments += ["--engine-url", engine_url]
-    log_bytes = loaded.config.daemon.log_mb * 1_000_000
-    kind = assignment.spec.engine_settings.get("kind")
-    module = MODULES.get(str(kind), "houston_daemon.rollout.worker")
-    return spawn_worker(module, arguments, worker_log(loaded.home, rollout), log_bytes)
+    kind = str(assignment.spec.engine_settings.get("kind"))
+    return Birth(
+        rollout=rollout,
+        lease=assignment.lease,
+        module=WORKERS.get(kind, WORKER),
+        arguments=arguments,
+        log=str(worker_log(loaded.home, rollout)),
+        log_bytes=loaded.config.daemon.log_mb * 1_000_000,
+    )

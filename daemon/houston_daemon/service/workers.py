@@ -13,31 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
-from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER, last_line
+from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing
-from houston_daemon.service.spawn import Spawned
 
 STARTING_LIMIT = 4
-"""Workers that import at the same time; more would only starve each other and the recorder."""
+"""Workers asked for and not yet born; more would only starve each other and the recorder."""
 DEATHS_LIMIT = 5
 LONGEST_DELAY_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
-    """A worker has imported what it needs (or ended before)."""
-
-    rollout: str
-    lease: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerEnded:
-    """A worker process has ended."""
-
-    rollout: str
-    lease: int
 
 
 @dataclass(slots=True)
@@ -45,10 +28,10 @@ class _Live:
     lease: int
     engine: str
     url: str
-    spawned: Spawned
-    starting: bool = True
-    asked: bool = False
-    """Whether it was told to end: then its end is no death."""
+    pid: int = 0
+    """0 until it is born."""
+    asked: signal.Signals | None = None
+    """The signal that told it to end: then its end is no death."""
 
 
 @dataclass(slots=True)
@@ -58,8 +41,8 @@ class _Past:
     not_before: float = 0.0
 
 
-Launch = Callable[[Assignment, str], Spawned]
-"""Starts the worker of an assignment, with the URL of its engine (empty for none)."""
+Launch = Callable[[Assignment, str], None]
+"""Asks for the worker of an assignment, with the URL of its engine (empty for none)."""
 Reachable = Callable[[str], str | None]
 """URL of an engine that answers (empty where workers know it themselves), None while it is down."""
 
@@ -70,13 +53,11 @@ class Workers:
     def __init__(
         self,
         recorder: RecorderHandle,
-        inbox: Inbox,
         launch: Launch,
         log_of: Callable[[str], Path],
         limit: int,
     ) -> None:
         self._recorder = recorder
-        self._inbox = inbox
         self._launch = launch
         self._log_of = log_of
         self._limit = limit
@@ -118,22 +99,25 @@ class Workers:
         waiting = [p.not_before for r, p in self._past.items() if r not in self._live]
         return min((due for due in waiting if due > now), default=None)
 
-    def started(self, event: WorkerStarted) -> None:
-        """Make room for the next start."""
+    def born(self, event: Born) -> None:
+        """A process runs: there is room for the next start."""
         live = self._live.get(event.rollout)
-        if live and live.lease == event.lease:
-            live.starting = False
+        if live is None or live.lease != event.lease:
+            return
+        live.pid = event.pid
+        LOGGER.info("worker of %s: pid %s, lease %s", event.rollout, event.pid, event.lease)
+        if live.asked:
+            _send(live.pid, live.asked)
 
-    def ended(self, event: WorkerEnded, now: float, standings: dict[str, Standing]) -> None:
+    def died(self, event: Died, now: float, standings: dict[str, Standing]) -> None:
         """Take note of a process that ended, and decide when its rollout may go on."""
         live = self._live.pop(event.rollout)
-        code = live.spawned.process.wait()
         past = self._past.setdefault(event.rollout, _Past())
         past.not_before = now + 1.0
         failure = ""
-        if code != 0 and not live.asked:
+        if event.code != 0 and not live.asked:
             standing = standings.get(event.rollout)
-            failure = self._death(event.rollout, code, past, standing, now)
+            failure = self._death(event.rollout, event.code, past, standing, now)
         self._owed.append((event.rollout, live.lease, failure))
 
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
@@ -141,12 +125,9 @@ class Workers:
         for live in self._live.values():
             if engine and (live.engine != engine or live.url == other_than):
                 continue
-            live.asked = True
-            with contextlib.suppress(ProcessLookupError):
-                if number == signal.SIGKILL:
-                    os.killpg(live.spawned.process.pid, number)  # evaluators it runs end too
-                else:
-                    live.spawned.process.send_signal(number)
+            live.asked = number
+            if live.pid:
+                _send(live.pid, number)
 
     def _settle(self) -> None:
         """Tell the recorder of ended workers; what a full disk refuses is told again later."""
@@ -155,7 +136,7 @@ class Workers:
             self._owed.pop(0)
 
     def _starting(self) -> int:
-        return sum(live.starting for live in self._live.values())
+        return sum(not live.pid for live in self._live.values())
 
     def _due(self, rollout: str) -> float:
         past = self._past.get(rollout)
@@ -165,16 +146,13 @@ class Workers:
         assignment = self._recorder.assign(rollout)
         lease = assignment.lease
         try:
-            spawned = self._launch(assignment, url)
+            self._launch(assignment, url)
         except OSError as problem:
             LOGGER.error("worker of %s could not be started: %s", rollout, problem)
             self._past.setdefault(rollout, _Past()).not_before = now + LONGEST_DELAY_SECONDS
             self._owed.append((rollout, lease, ""))
             return
-        self._live[rollout] = _Live(lease, standing.engine, url, spawned)
-        self._inbox.watch(spawned.started_fd, WorkerStarted(rollout, lease))
-        self._inbox.watch(spawned.ended_fd, WorkerEnded(rollout, lease))
-        LOGGER.info("worker of %s started (pid %s, lease %s)", rollout, spawned.process.pid, lease)
+        self._live[rollout] = _Live(lease, standing.engine, url)
 
     def _death(
         self, rollout: str, code: int, past: _Past, standing: Standing | None, now: float
@@ -192,3 +170,10 @@ class Workers:
         past.not_before = now + delay
         LOGGER.warning("worker of %s ended (%s); again in %g s: %s", rollout, how, delay, said)
         return ""
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            os.killpg(pid, number)  # what it runs at this moment (evaluators) ends too

@@ -1,6 +1,7 @@
 """The client: no daemon is told at once, a silent one in bounded time, words of a denial kept."""
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -138,16 +139,25 @@ async def test_notices_are_coalesced_and_go_on_after_a_restart(home: Home) -> No
     feed = LiveFeed(home)
     notices = aiter(feed)
     seen: list[wire.Notice] = []
-    with zmq.Context() as context:
-        for epoch in (1, 2):
-            with context.socket(zmq.XPUB) as publisher:
-                publisher.bind(home.socket("live"))
-                assert await asyncio.to_thread(publisher.poll, 20_000), "it connects, again too"
-                for seq in range(1, 101):
-                    rollout = "ab"[seq % 2]
-                    publisher.send(wire.encode(wire.Notice(epoch, seq, rollout, "step")))
-                while not seen or (seen[-1].epoch, seen[-1].seq) != (epoch, 100):
-                    seen.append(await asyncio.wait_for(anext(notices), 20))
+    for epoch in (1, 2):
+        # A context of its own, as a daemon has: at its end the socket's file is gone for sure.
+        with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
+            publisher.bind(home.socket("live"))
+            assert await asyncio.to_thread(publisher.poll, 20_000), "it connects, again too"
+            for seq in range(1, 101):
+                rollout = "ab"[seq % 2]
+                publisher.send(wire.encode(wire.Notice(epoch, seq, rollout, "step")))
+            while not seen or (seen[-1].epoch, seen[-1].seq) != (epoch, 100):
+                seen.append(await asyncio.wait_for(anext(notices), 20))
     feed.close()
     assert len(seen) < 200, "of what came together only the newest"
     assert [(n.epoch, n.seq) for n in seen] == sorted((n.epoch, n.seq) for n in seen)
+
+
+def test_a_client_that_is_forgotten_hangs_nothing(home: Home) -> None:
+    """The collector ends what nobody closed, and goes on."""
+    for client in (ControlClient, AsyncControlClient, LiveFeed):
+        circle = [client(home)]
+        circle.append(circle)  # type: ignore[arg-type]
+    del circle, client
+    gc.collect()

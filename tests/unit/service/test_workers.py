@@ -5,24 +5,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from houston_daemon.recorder.protocol import Assignment
+from houston_daemon.service.births import Births
 from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.log import last_line
+from houston_daemon.service.nursery import Birth, Born, Died
 from houston_daemon.service.progress import Standing
-from houston_daemon.service.spawn import Spawned
-from houston_daemon.service.workers import (
-    DEATHS_LIMIT,
-    STARTING_LIMIT,
-    WorkerEnded,
-    Workers,
-    WorkerStarted,
-)
+from houston_daemon.service.workers import DEATHS_LIMIT, STARTING_LIMIT, Workers
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
+from tests.support.station import alive, command_line
 
 TASK = TaskRecord(name="t", folder="/", definition="", instructions="")
 
@@ -59,35 +57,35 @@ class Bench:
     """Workers that run a given program instead of the loop, on a clock of the test's."""
 
     def __init__(self, folder: Path, program: str, rollouts: list[str], limit: int = 64) -> None:
+        (folder / "worker_program.py").write_text(program)
         self.recorder = Assigning(rollouts)
         self.inbox = Inbox()
+        self.births = Births(self.inbox, "")
         self.folder = folder
-        self.program = program
         self.steps = 0
         self.engine_url: str | None = ""
         self.urls: list[str] = []
         self.now = 0.0
         self.workers = Workers(
             self.recorder,  # type: ignore[arg-type]
-            self.inbox,
             self.launch,
             lambda rollout: folder / f"{rollout}.log",
             limit,
         )
 
-    def launch(self, assignment: Assignment, url: str) -> Spawned:
+    def launch(self, assignment: Assignment, url: str) -> None:
         self.urls.append(url)
-        reading, writing = os.pipe()
-        with (self.folder / f"{assignment.spec.rollout}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", self.program, str(writing)],
-                stdout=log,
-                stderr=log,
-                pass_fds=(writing,),
-                start_new_session=True,
+        rollout = assignment.spec.rollout
+        self.births.ask(
+            Birth(
+                rollout=rollout,
+                lease=assignment.lease,
+                module="worker_program",
+                arguments=["--rollout", rollout],
+                log=str(self.folder / f"{rollout}.log"),
+                log_bytes=1_000_000,
             )
-        os.close(writing)
-        return Spawned(process, os.pidfd_open(process.pid), reading)
+        )
 
     @property
     def standings(self) -> dict[str, Standing]:
@@ -97,151 +95,214 @@ class Bench:
     def fill(self) -> None:
         self.workers.fill(self.now, self.standings, lambda engine: self.engine_url)
 
-    def until(self, done: Callable[[], bool], kinds: tuple[type, ...]) -> None:
+    def until(self, done: Callable[[], bool], kinds: tuple[type, ...] = (Born, Died)) -> None:
         """Handle events of these kinds until `done`; the limit only bounds a hanging test."""
         end = time.monotonic() + 30
         while not done():
             assert time.monotonic() < end, "it did not happen"
             for event in self.inbox.take(0.2):
-                if isinstance(event, WorkerStarted) and WorkerStarted in kinds:
-                    self.workers.started(event)
-                elif isinstance(event, WorkerEnded) and WorkerEnded in kinds:
-                    self.workers.ended(event, self.now, self.standings)
+                if isinstance(event, Born) and Born in kinds:
+                    self.workers.born(event)
+                elif isinstance(event, Died) and Died in kinds:
+                    self.workers.died(event, self.now, self.standings)
 
     def death(self) -> None:
         """Start what may start and wait until nothing runs."""
         self.fill()
-        self.until(lambda: not len(self.workers), (WorkerStarted, WorkerEnded))
+        self.until(lambda: not len(self.workers))
         self.fill()  # tells the recorder; it is too early for the next start
 
     def clear(self) -> None:
         self.workers.end(signal.SIGKILL)
-        self.until(lambda: not len(self.workers), (WorkerEnded,))
+        self.until(lambda: not len(self.workers))
 
 
-STAY = "import os, sys, time\nos.close(int(sys.argv[1]))\ntime.sleep(60)"
-SLOW = "import time\ntime.sleep(60)"
+STAY = "import time\ntime.sleep(60)"
 DIE = "import sys\nprint('the disk of', 'the moon')\nsys.exit(3)"
 LEAVE = "pass"
+RAISE = "raise ValueError('the moon is full')"
+SAY = "raise SystemExit('the moon is full')"
 
 
-def test_only_a_few_start_at_once_and_the_limit_holds(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, SLOW, [f"r{i}" for i in range(9)], limit=6)
-    bench.fill()
-    assert len(bench.workers) == STARTING_LIMIT, "none has finished starting"
-    assert sorted(bench.recorder.leases) == ["r0", "r1", "r2", "r3"], "the oldest first"
-    bench.clear()
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    bench = Bench(tmp_path, STAY, [f"r{i}" for i in range(9)], limit=6)
+    def make(program: str, rollouts: list[str], **options: int) -> Bench:
+        made.append(Bench(tmp_path, program, rollouts, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.births.close()
+
+
+def test_only_a_few_start_at_once_and_the_limit_holds(bench: Callable[..., Bench]) -> None:
+    some = bench(STAY, [f"r{i}" for i in range(9)], limit=6)
+    some.fill()
+    assert len(some.workers) == STARTING_LIMIT, "none has been born"
+    assert sorted(some.recorder.leases) == ["r0", "r1", "r2", "r3"], "the oldest first"
 
     def full() -> bool:
-        bench.fill()
-        return len(bench.workers) == 6
+        some.fill()
+        return len(some.workers) == 6
 
-    bench.until(full, (WorkerStarted,))
-    bench.fill()
-    assert len(bench.workers) == 6
-    bench.clear()
+    some.until(full)
+    some.fill()
+    assert len(some.workers) == 6
+    some.clear()
 
 
 def test_a_worker_that_dies_waits_longer_each_time_and_then_its_rollout_fails(
-    tmp_path: Path,
+    bench: Callable[..., Bench],
 ) -> None:
-    bench = Bench(tmp_path, DIE, ["r"])
+    some = bench(DIE, ["r"])
     waits = []
     for _ in range(DEATHS_LIMIT - 1):
-        bench.death()
-        due = bench.workers.next_due(bench.now)
+        some.death()
+        due = some.workers.next_due(some.now)
         assert due is not None
-        waits.append(due - bench.now)
-        bench.fill()
-        assert not len(bench.workers), "not before its time"
-        bench.now = due + 0.001
-    bench.death()
+        waits.append(due - some.now)
+        some.fill()
+        assert not len(some.workers), "not before its time"
+        some.now = due + 0.001
+    some.death()
     assert waits == [1.0, 2.0, 4.0, 8.0]
-    assert "the disk of the moon" in bench.recorder.failures["r"]
-    assert bench.recorder.leases["r"] == DEATHS_LIMIT, "a new lease for each worker"
+    assert "the disk of the moon" in some.recorder.failures["r"]
+    assert some.recorder.leases["r"] == DEATHS_LIMIT, "a new lease for each worker"
 
 
-def test_a_step_between_the_deaths_begins_the_count_again(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, DIE, ["r"])
+def test_a_step_between_the_deaths_begins_the_count_again(bench: Callable[..., Bench]) -> None:
+    some = bench(DIE, ["r"])
     for _ in range(2 * DEATHS_LIMIT):
-        bench.steps += 1
-        bench.death()
-        assert bench.workers.next_due(bench.now) == bench.now + 1.0
-        bench.now += 2
-    assert not bench.recorder.failures
+        some.steps += 1
+        some.death()
+        assert some.workers.next_due(some.now) == some.now + 1.0
+        some.now += 2
+    assert not some.recorder.failures
 
 
-def test_an_end_that_cannot_be_stored_now_is_told_again(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, LEAVE, ["r"])
-    bench.fill()
-    bench.recorder.full = True
-    bench.until(lambda: not len(bench.workers), (WorkerStarted, WorkerEnded))
-    bench.now = 10.0
+def test_an_end_that_cannot_be_stored_now_is_told_again(bench: Callable[..., Bench]) -> None:
+    some = bench(LEAVE, ["r"])
+    some.fill()
+    some.recorder.full = True
+    some.until(lambda: not len(some.workers))
+    some.now = 10.0
     for _ in range(2):
         with pytest.raises(HoustonError, match="full"):
-            bench.fill()
-    bench.recorder.full = False
-    bench.fill()
-    assert bench.recorder.leases["r"] == 2, "it went on when there was room"
-    bench.clear()
+            some.fill()
+    some.recorder.full = False
+    some.fill()
+    assert some.recorder.leases["r"] == 2, "it went on when there was room"
+    some.clear()
 
 
-def test_a_worker_that_leaves_has_not_died(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, LEAVE, ["r"])
+def test_a_worker_that_leaves_has_not_died(bench: Callable[..., Bench]) -> None:
+    some = bench(LEAVE, ["r"])
     for _ in range(2 * DEATHS_LIMIT):
-        bench.death()
-        bench.now += 2
-    assert not bench.recorder.failures
+        some.death()
+        some.now += 2
+    assert not some.recorder.failures
 
 
-def test_no_worker_while_the_engine_is_down_and_its_url_when_it_is_up(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, STAY, ["r"])
-    bench.engine_url = None
-    bench.fill()
-    assert not len(bench.workers)
-    bench.engine_url = "http://127.0.0.1:1/v1"
-    bench.fill()
-    assert bench.urls == ["http://127.0.0.1:1/v1"]
-    bench.workers.end(signal.SIGTERM, "e", other_than="http://127.0.0.1:1/v1")
-    bench.workers.end(signal.SIGTERM, "another", other_than="")
-    assert bench.inbox.take(0) in ([], [WorkerStarted("r", 1)]), "neither concerned it"
-    bench.workers.end(signal.SIGTERM, "e", other_than="http://127.0.0.1:2/v1")
-    bench.until(lambda: not len(bench.workers), (WorkerStarted, WorkerEnded))
-    assert bench.workers.next_due(bench.now) == 1.0, "asked to leave: no death"
+def test_no_worker_while_the_engine_is_down_and_its_url_when_it_is_up(
+    bench: Callable[..., Bench],
+) -> None:
+    some = bench(STAY, ["r"])
+    some.engine_url = None
+    some.fill()
+    assert not len(some.workers)
+    some.engine_url = "http://127.0.0.1:1/v1"
+    some.fill()
+    assert some.urls == ["http://127.0.0.1:1/v1"]
+    some.workers.end(signal.SIGTERM, "e", other_than="http://127.0.0.1:1/v1")
+    some.workers.end(signal.SIGTERM, "another", other_than="")
+    some.until(lambda: some.workers._live["r"].pid > 0)
+    assert some.workers._live["r"].asked is None, "neither concerned it"
+    some.workers.end(signal.SIGTERM, "e", other_than="http://127.0.0.1:2/v1")
+    some.until(lambda: not len(some.workers))
+    assert some.workers.next_due(some.now) == 1.0, "asked to leave: no death"
 
 
-@pytest.mark.parametrize("wait", [True, False])
-def test_a_tied_process_ends_with_its_parent(tmp_path: Path, wait: bool) -> None:
-    """The parent starts a tied child and is killed, before or after the child has tied itself."""
+@pytest.mark.parametrize(
+    ("program", "said"), [(DIE, "the disk of the moon"), (RAISE, "moon is full"), (SAY, "is full")]
+)
+def test_what_a_dying_worker_says_is_in_its_log(
+    bench: Callable[..., Bench], tmp_path: Path, program: str, said: str
+) -> None:
+    some = bench(program, ["r"])
+    some.death()
+    assert said in last_line(tmp_path / "r.log")
+    assert some.workers.next_due(0.0) == 1.0, "it was a death"
+
+
+def test_a_worker_shows_its_command_line_and_has_no_descriptor_but_its_own(
+    bench: Callable[..., Bench],
+) -> None:
+    some = bench(STAY, ["r0", "r1"])
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    for rollout, live in some.workers._live.items():
+        shown = Path(f"/proc/{live.pid}")
+        words = f"-m worker_program --rollout {rollout}"
+        until(partial(shows, shown, words))
+        assert sorted(os.listdir(shown / "fd")) == ["0", "1", "2"]
+    some.clear()
+
+
+def shows(process: Path, words: str) -> bool:
+    return words in command_line(process)
+
+
+def test_workers_end_with_a_nursery_that_is_killed_and_start_again(
+    bench: Callable[..., Bench],
+) -> None:
+    some = bench(STAY, ["r0", "r1"])
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    assert some.births._process
+    os.kill(some.births._process.pid, signal.SIGKILL)
+    some.until(lambda: not len(some.workers))
+    some.now = 2.0
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    assert some.recorder.leases == {"r0": 2, "r1": 2}
+    some.clear()
+
+
+def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None:
+    """A process starts a nursery and two workers, and is killed."""
+    (tmp_path / "worker_program.py").write_text(STAY)
     parent = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import sys, time\nfrom pathlib import Path\n"
-            "from houston_daemon.service.spawn import spawn_worker\n"
-            "s = spawn_worker('http.server', ['0'], Path(sys.argv[1]), 1000)\n"
-            "print(s.process.pid, flush=True)\n" + "time.sleep(60)",
+            "import sys\n"
+            "from houston_daemon.service.births import Births\n"
+            "from houston_daemon.service.inbox import Inbox\n"
+            "from houston_daemon.service.nursery import Birth\n"
+            "inbox = Inbox()\n"
+            "births = Births(inbox, '')\n"
+            "for lease in (1, 2):\n"
+            "    births.ask(Birth('r', lease, 'worker_program', [], sys.argv[1], 1))\n"
+            "pids = []\n"
+            "while len(pids) < 2:\n"
+            "    pids += [event.pid for event in inbox.take(9)]\n"
+            "print(births._process.pid, *pids, flush=True)\n"
+            "inbox.take(60)",
             str(tmp_path / "log"),
         ],
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert parent.stdout
-    child = int(parent.stdout.readline())
-    if wait:
-        until(lambda: "Serving" in (tmp_path / "log").read_text())
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(pids) == 3
     parent.kill()
     parent.wait()
-    until(lambda: not Path(f"/proc/{child}").exists() or "Z" in state(child))
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1]
-    except FileNotFoundError:
-        return "Z"
+    until(lambda: not any(alive(pid) for pid in pids))
 
 
 def until(done: Callable[[], bool]) -> None:

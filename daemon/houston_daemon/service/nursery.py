@@ -1,0 +1,171 @@
+"""The process that workers are forked from: it has imported what they need, once for all of them.
+
+`python -m houston_daemon.service.nursery PARENT FD PRELOAD ROOM`, started by the supervisor. A
+worker as a fresh interpreter costs 0.3 s of a processor and 54 MB; forked from here it costs some
+milliseconds and shares the memory. The nursery is tied to the daemon and workers to the nursery,
+so that none outlives the daemon. It runs no worker's code itself and has no thread but one: what
+is forked is always clean.
+
+Messages on FD (a SOCK_SEQPACKET pair) are JSON: `Birth` comes in, `Born` and `Died` go out.
+"""
+
+import ctypes
+import gc
+import importlib
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from houston_daemon.service.tether import tie
+
+MESSAGE_BYTES = 65_536
+FDS = 4_096
+"""More descriptors than a nursery ever has."""
+
+
+class Birth(msgspec.Struct, frozen=True, tag=True):
+    """Start `python -m module arguments` as a worker."""
+
+    rollout: str
+    lease: int
+    module: str
+    arguments: list[str]
+    log: str
+    """Where its output goes."""
+    log_bytes: int
+    """A longer log of an earlier worker is moved aside first, to `<log>.1`."""
+
+
+class Born(msgspec.Struct, frozen=True, tag=True):
+    """A worker runs."""
+
+    rollout: str
+    lease: int
+    pid: int
+
+
+class Died(msgspec.Struct, frozen=True, tag=True):
+    """A worker has ended."""
+
+    rollout: str
+    lease: int
+    code: int
+    """Exit code; minus the number of the signal that ended it."""
+
+
+class Nursery:
+    """The loop: fork what is asked for, say what has ended."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(line, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Until the daemon closes the line."""
+        while True:
+            for key, _ in self._selector.select():
+                if isinstance(key.data, Born):
+                    self._reap(key.fd, key.data)
+                else:
+                    message = self._line.recv(MESSAGE_BYTES)
+                    if not message:
+                        return
+                    self._bear(msgspec.json.decode(message, type=Birth))
+
+    def _bear(self, birth: Birth) -> None:
+        mother = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _become(birth, mother, self._line)
+        born = Born(birth.rollout, birth.lease, pid)
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, born)
+        self._say(born)
+
+    def _reap(self, fd: int, born: Born) -> None:
+        self._selector.unregister(fd)
+        os.close(fd)
+        _, status = os.waitpid(born.pid, 0)
+        self._say(Died(born.rollout, born.lease, os.waitstatus_to_exitcode(status)))
+
+    def _say(self, message: Born | Died) -> None:
+        self._line.send(msgspec.json.encode(message))
+
+
+def _become(birth: Birth, mother: int, line: socket.socket) -> NoReturn:
+    """In the forked child: be the worker, then end without returning into the nursery."""
+    code = 1
+    try:
+        line.close()
+        os.closerange(3, FDS)  # the nursery's, of its line and of siblings
+        os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
+        if tie(mother):
+            _output(Path(birth.log), birth.log_bytes)
+            _name([sys.executable, "-m", birth.module, *birth.arguments])
+            sys.argv = [birth.module, *birth.arguments]
+            sys.modules.pop(birth.module, None)  # it runs as `__main__`; what it imports stays
+            runpy.run_module(birth.module, run_name="__main__", alter_sys=True)
+            code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if isinstance(leaving.code, str):
+            sys.stderr.write(f"{leaving.code}\n")
+    except BaseException:  # noqa: BLE001 the end of the process: what it was goes to its log
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    raise AssertionError("unreachable")
+
+
+def _output(log: Path, log_bytes: int) -> None:
+    """Point stdout and stderr at the worker's log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > log_bytes:
+        log.replace(log.with_name(log.name + ".1"))
+    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def _name(words: list[str]) -> None:
+    """Show these words as the command line of this process (in `ps`): operators look for them.
+
+    The kernel reads them from where the arguments lie in memory; ROOM made the place long enough.
+    """
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start, arg_end: proc(5), fields 48 and 49
+    text = b"\0".join(os.fsencode(word) for word in words)[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, text, len(text))
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the daemon until it closes the line."""
+    parent, fd, preload, _room = arguments
+    if not tie(int(parent)):
+        return 1
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    if preload:
+        importlib.import_module(preload)
+    gc.freeze()  # what is here now is shared with every worker: the collector lets it lie
+    with socket.socket(fileno=int(fd)) as line:
+        Nursery(line).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
