@@ -25,6 +25,8 @@ LOGGER = logging.getLogger("houston.search")
 PAGE = 500
 """Events of one read transaction and of one write transaction."""
 RETRY_SECONDS = 5.0
+LULL_SECONDS = 0.25
+"""News gathers this long before it is indexed, so that commits and the index do not take turns."""
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -89,6 +91,7 @@ class SearchIndexer:
             while not self._ends.is_set():
                 if not self._page(index):
                     self._news.wait()
+                    self._ends.wait(LULL_SECONDS)
                     self._news.clear()
         finally:
             index.close()
