@@ -23,9 +23,11 @@ def release(home: Home) -> bool:
 
 
 def restore(home: Home) -> None:
-    """Make the ballast if it is missing and the disk has room; raises OSError."""
+    """Make the ballast if it is missing or unfinished and there is room; raises OSError."""
     path = home.path / "ballast"
-    if path.exists() or shutil.disk_usage(home.path).free < KEEP_FREE:
+    if path.exists() and path.stat().st_size == BYTES:
+        return
+    if shutil.disk_usage(home.path).free < KEEP_FREE:
         return
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -3,6 +3,8 @@
 It is state, not an event: every ack and heartbeat repeats it, so nothing depends on a push.
 """
 
+from collections.abc import Iterable
+
 from houston_daemon.recorder.store import Store
 from houston_shared.records import GuidanceMode, Intent
 from houston_shared.wire import Control, Waiting
@@ -11,8 +13,35 @@ _URGENCY: tuple[GuidanceMode, ...] = ("interrupt", "wake", "next")
 NOTHING = Control()
 
 
+class Controls:
+    """What is wanted of every worker, remembered until an event changes it.
+
+    Only for committed state: ask between transactions, `forget` after each.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Control] = {}
+
+    def of(self, rollout: str) -> Control:
+        """The control state of one rollout."""
+        found = self._known.get(rollout)
+        if found is None:
+            found = self._known[rollout] = control(self._store, rollout)
+        return found
+
+    def forget(self, rollouts: Iterable[str]) -> None:
+        """Events of these rollouts may have changed it."""
+        for rollout in rollouts:
+            self._known.pop(rollout, None)
+
+    def forget_all(self) -> None:
+        """Something changed it for everybody."""
+        self._known.clear()
+
+
 def control(store: Store, rollout: str) -> Control:
-    """The control state of one rollout."""
+    """The control state of one rollout, from the database."""
     row = store.rollout(rollout)
     if row is None:
         return NOTHING

@@ -77,13 +77,14 @@ PRESENCE: dict[str, frozenset[str]] = {"rollouts": frozenset({"activity"})}
 
 
 def apply(connection: sqlite3.Connection, event: Event, body: Record) -> None:
-    """Write the derived rows of one event.
+    """Write the derived rows of one event. Active time only grows.
 
     Raises KeyError for a kind without a rule and sqlite3.Error for what the tables refuse.
     """
     RULES[event.kind](connection, event, body)
     if event.rollout:
         connection.execute(
-            "UPDATE rollouts SET updated_at = ?, last_seq = ? WHERE id = ?",
-            (event.at, event.seq, event.rollout),
+            "UPDATE rollouts SET updated_at = ?, last_seq = ?, active_us = max(active_us, ?)"
+            " WHERE id = ?",
+            (event.at, event.seq, getattr(body, "active_us", 0), event.rollout),
         )

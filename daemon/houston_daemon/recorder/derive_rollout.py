@@ -68,9 +68,8 @@ def state(connection: sqlite3.Connection, event: "Event", body: StoredState) -> 
     """The state, why, and who owns a pause."""
     owner = body.by if body.state == "paused" else ""
     connection.execute(
-        "UPDATE rollouts SET state = ?, paused_by = ?, reason = ?, activity = '',"
-        " active_us = max(active_us, ?) WHERE id = ?",
-        (body.state, owner, body.reason, body.active_us, event.rollout),
+        "UPDATE rollouts SET state = ?, paused_by = ?, reason = ?, activity = '' WHERE id = ?",
+        (body.state, owner, body.reason, event.rollout),
     )
 
 
@@ -83,11 +82,7 @@ def cancel(connection: sqlite3.Connection, event: "Event", body: CancelAsked) ->
 
 
 def clock(connection: sqlite3.Connection, event: "Event", body: Clock) -> None:
-    """Active time; it only grows."""
-    connection.execute(
-        "UPDATE rollouts SET active_us = max(active_us, ?) WHERE id = ?",
-        (body.active_us, event.rollout),
-    )
+    """Active time and nothing else: `derive.apply` keeps it for every event that has some."""
 
 
 def head(connection: sqlite3.Connection, event: "Event", body: Head) -> None:

@@ -70,10 +70,6 @@ def _open_step(connection: sqlite3.Connection, event: "Event", body: StoredSampl
             body.active_us,
         ),
     )
-    connection.execute(
-        "UPDATE rollouts SET active_us = max(active_us, ?) WHERE id = ?",
-        (body.active_us, event.rollout),
-    )
 
 
 def _replace_attempts(connection: sqlite3.Connection, event: "Event") -> None:
@@ -168,10 +164,10 @@ def observation(connection: sqlite3.Connection, event: "Event", body: StoredObse
         (event.seq, ",".join(body.attention), body.snapshot, event.at, body.active_us, *key),
     )
     connection.execute(
-        "UPDATE rollouts SET steps = ?2, active_us = max(active_us, ?3), errors = errors +"
-        " (SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2 AND attempt = ?4)"
+        "UPDATE rollouts SET steps = ?2, errors = errors +"
+        " (SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2 AND attempt = ?3)"
         " WHERE id = ?1",
-        (event.rollout, event.step, body.active_us, event.attempt),
+        key,
     )
     connection.executemany(
         "INSERT INTO file_changes (rollout, step, attempt, path, kind, added, removed, seq)"

@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import zmq
 
-from houston_daemon.recorder import control_state, notices
+from houston_daemon.recorder import notices
 from houston_daemon.recorder.batch import Batch
+from houston_daemon.recorder.control_state import Controls
 from houston_daemon.recorder.holding import Holding
 from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
@@ -24,7 +25,6 @@ from houston_daemon.recorder.sockets import Frames, Live, Router, bind
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor, Work
-from houston_shared.wire import Control
 
 T = TypeVar("T")
 
@@ -56,6 +56,7 @@ class Loop:
         self._live = Live(self._context)
         self._woken, self._wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._holding = Holding(store.home, self.wake)
+        self._controls = Controls(store)
         self._batch = Batch(store)
         self._maintenance = Maintenance(store)
         self._search = SearchIndexer(store.home)
@@ -147,16 +148,11 @@ class Loop:
     def _after(self, works: list[Work]) -> None:
         """Everything here happens because the batch is on disk."""
         store = self._store
-        known: dict[str, Control] = {}
-
-        def controls(rollout: str) -> Control:
-            if rollout not in known:
-                known[rollout] = control_state.control(store, rollout)
-            return known[rollout]
-
+        touched = notices.touched(store)
+        self._controls.forget(touched)
         for work in works:
-            work.answer(store, controls)
-        notices.push(store, self._ingest, notices.touched(store), controls)
+            work.answer(store, self._controls.of)
+        notices.push(store, self._ingest, touched, self._controls.of)
         if store.journal.appended:
             notices.publish(store, self._live, self._epoch)
             self._search.wake()
@@ -168,12 +164,12 @@ class Loop:
     def drain(self, store: Store) -> None:
         """From now on every worker hears that the daemon stops."""
         store.draining = True
-        notices.push(
-            store,
-            self._ingest,
-            store.workers.rollouts(),
-            lambda rollout: control_state.control(store, rollout),
-        )
+        self._controls.forget_all()
+        store.later.append(self._push_all)
+
+    def _push_all(self) -> None:
+        rollouts = self._store.workers.rollouts()
+        notices.push(self._store, self._ingest, rollouts, self._controls.of)
 
     def _gauges(self) -> Gauges:
         return Gauges(

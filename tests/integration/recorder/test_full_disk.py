@@ -53,6 +53,10 @@ def fill(disk: Path) -> Path:
     return path
 
 
+def whole(reserve: Path) -> bool:
+    return reserve.exists() and reserve.stat().st_size == ballast.BYTES
+
+
 def until_full(worker: Worker, first: int) -> int:
     """Steps until one is refused (SQLite has some room in files it already has); its number."""
     step = first
@@ -95,7 +99,7 @@ def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) 
     worker = small.working()
     worker.step(1)
     reserve = small.home.path / "ballast"
-    assert until(reserve.exists)
+    assert until(lambda: whole(reserve))
     filler = fill(disk)
     small.stop()
     small.home.database.with_name("houston.db-shm").unlink(missing_ok=True)
@@ -105,8 +109,7 @@ def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) 
     again = small.worker(worker.rollout)
     assert isinstance(again.step(2), wire.Ack)
     filler.unlink()
-    assert until(reserve.exists)
-    assert reserve.stat().st_size == ballast.BYTES
+    assert until(lambda: whole(reserve))
     small.stop()
     assert verify(small.home).findings == ()
 
