@@ -4,13 +4,14 @@ A script for looking, not a test. Writes OUT.svg and OUT.png (cairosvg).
 """
 
 import asyncio
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from houston_console.app.app import HoustonConsole
 from houston_console.app.widgets.transcript import Transcript
-from houston_shared.config import Configuration, Loaded
+from houston_shared.config import Configuration, Console, Loaded
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console.homes import HomeBuilder
 
@@ -109,7 +110,8 @@ def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
 async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str]) -> None:
     """Draw it after some keys."""
     with build(path) as builder:
-        loaded = Loaded(Configuration(), builder.home, "defaults")
+        theme = os.environ.get("THEME", Console().theme)
+        loaded = Loaded(Configuration(console=Console(theme=theme)), builder.home, "defaults")
         app = HoustonConsole(loaded, "r-7f3a", path / "state")
         async with app.run_test(size=size) as pilot:
             await app.catch_up()

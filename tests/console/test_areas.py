@@ -159,6 +159,8 @@ def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -
     home = ["--home", str(builder.home.path)]
     assert main([*home, "console", "--picture", "x.svg", "--size", "9x"]) == 2
     assert main([*home, "console", "nobody"]) == 1
+    assert main([*home, "console"]) == 2
     said = capsys.readouterr().err
     assert "is no size of a screen" in said
     assert "There is no rollout 'nobody'" in said
+    assert "needs a terminal" in said

@@ -37,7 +37,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.wire import Notice
 
-NARROW = 110
+NARROW = 120
 """Columns below which one area is shown at a time."""
 LOW = 30
 """Lines below which one area is shown at a time."""
@@ -141,7 +141,8 @@ class HoustonConsole(App[None]):
         if source is not self.source or changes.seq == self._shown_seq:
             return
         transcript = self.trajectory.transcript
-        await transcript.grew(changes.touched, changes.steps)
+        if changes.touched or changes.steps != transcript.steps:
+            await transcript.grew(changes.touched, changes.steps)
         self._shown_seq = changes.seq
         if not transcript.opening.system:
             transcript.opened(await source.opening())

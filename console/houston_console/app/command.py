@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 from pathlib import Path
 
 from houston_shared import out
@@ -31,6 +32,13 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
         asyncio.run(draw(loaded, rollout, path, width, height))
         out.note(f"wrote {path}")
         return int(ExitCode.DONE)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):  # Textual draws on the latter
+        raise HoustonError(
+            "The console needs a terminal, and this is none.",
+            "Nothing was opened.",
+            "houston tail, or houston console --picture FILE.svg",
+            ExitCode.USAGE,
+        )
     from houston_console.app.app import HoustonConsole
 
     app = HoustonConsole(loaded, rollout)

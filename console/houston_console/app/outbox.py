@@ -14,6 +14,7 @@ import msgspec
 from platformdirs import user_state_path
 
 from houston_console.app.state import Entry
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.records import GuidanceMode
 
@@ -48,12 +49,19 @@ class Outbox:
     """Drafts and unsent messages of one user for one home."""
 
     def __init__(self, home: Home, folder: Path | None = None) -> None:
-        """folder: where the files are; the user's state folder when None."""
+        """folder: where the files are; the user's state folder when None. Raises HoustonError."""
         self._folder = folder or user_state_path("houston") / "console" / home.key
         self._drafts = self._folder / "drafts"
         self._unsent = self._folder / "unsent"
-        for place in (self._drafts, self._unsent):
-            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            for place in (self._drafts, self._unsent):
+                place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise HoustonError(
+                f"The folder {self._folder} for drafts cannot be made: {problem.strerror}.",
+                "The console was not opened, because what you type could be lost.",
+                "Make it writable, or set XDG_STATE_HOME to a folder of your own.",
+            ) from None
 
     def draft(self, rollout: str) -> Draft:
         """The draft for `rollout`; an empty one when there is none."""

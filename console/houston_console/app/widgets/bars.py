@@ -8,11 +8,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from houston_console.app.keymap import Area, hints
-from houston_console.app.lines import Line, Span, Tone, line, span, spread
+from houston_console.app.lines import Line, Span, Tone, line, span, spread, width_of
 from houston_console.app.listing import STATES
 from houston_console.app.palette import palette
 from houston_console.app.state import ConsoleState
 
+LAST = 2
+"""Hints that are there at any width."""
 WIDE = 120
 """Columns from which the home is named."""
 LINKS: dict[str, tuple[str, str, Tone]] = {
@@ -111,7 +113,13 @@ class HintBar(Bar):
         if self._message:
             self.put(self._message)
             return
-        parts: list[Span] = [span(" ")]
-        for key, word in hints(self._area):
-            parts += [span(key, "tool"), span(f" {word}   ", "dim")]
-        self.put(tuple(parts))
+        found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
+                 for key, word in hints(self._area)]  # fmt: skip
+        # What does not fit is left out before the last two, help and quit.
+        while len(found) > LAST and sum(map(width_of, found)) > self.size.width > 0:
+            found.pop(-LAST - 1)
+        self.put(tuple(part for hint in found for part in hint))
+
+    def on_resize(self) -> None:
+        """More or fewer of them fit."""
+        self._say()

@@ -1,0 +1,124 @@
+"""What the console knows without a screen: attention, the queue, drafts on disk, the keys."""
+
+from pathlib import Path
+from typing import Any
+
+from houston_console.app.keymap import KEYS
+from houston_console.app.outbox import Draft, Outbox
+from houston_console.app.plans import Overview
+from houston_console.app.state import ConsoleState, attention, queue
+from houston_shared.home import Home
+from houston_shared.records import Guidance
+from houston_shared.store.queries.rollouts import Rollout
+
+_ROLLOUT: dict[str, Any] = {
+    **dict.fromkeys(("paused_by", "reason", "engine", "policy", "group_id", "parent"), ""),
+    **dict.fromkeys(("forks", "steps", "active_us", "evaluations", "errors", "last_seq"), 0),
+    **dict.fromkeys(("parent_step", "best_score", "last_score", "head_seq"), None),
+    "task": "t",
+    "state": "running",
+    "sandbox": "bubblewrap",
+    "first_step": 1,
+    "activity": "",
+    "created_at": 0,
+    "updated_at": 0,
+    "spec_seq": 1,
+}
+
+
+def rollout(id: str, **fields: Any) -> Rollout:
+    return Rollout(**{**_ROLLOUT, "id": id, **fields})
+
+
+def guidance(id: str, **fields: Any) -> Guidance:
+    given = {"rollout": "r", "author": "a", "text": id, "mode": "next", "state": "queued"}
+    return Guidance(
+        id=id, **{**given, "step": None, "queued_at": "", "delivered_at": None, **fields}
+    )
+
+
+ATTENTION = {
+    "nothing to see": ({}, 0, ()),
+    "failed, with its reason": ({"state": "failed", "reason": "no engine"}, 0, ("no engine",)),
+    "paused by whom": ({"state": "paused", "paused_by": "bob"}, 0, ("paused by bob",)),
+    "waiting comes before errors": ({"errors": 4}, 2, ("2 waiting", "4 with errors")),
+    "no sandbox is said": ({"sandbox": "none"}, 0, ("no sandbox",)),
+}
+
+
+def test_attention_names_its_reasons_weightiest_first() -> None:
+    for what, (fields, waiting, reasons) in ATTENTION.items():
+        assert attention(rollout("r", **fields), waiting).reasons == reasons, what
+
+
+def test_rollouts_are_grouped_by_task_in_the_order_they_started() -> None:
+    state = ConsoleState()
+    ones = [rollout("b", task="y", created_at=2), rollout("a", task="y", created_at=3)]
+    assert state.take(Overview([*ones, rollout("c", task="x")], {"a": 1}, 9))
+    listed = [one.rollout.id if one.rollout else one.task for one in state.listed()]
+    assert listed == ["x", "c", "y", "b", "a"]
+    assert not state.take(Overview([], {"a": 1}, 9))
+    state.announced = 12
+    assert state.lag == 3
+
+
+def test_the_first_choice_runs_and_is_the_newest() -> None:
+    state = ConsoleState()
+    state.take(
+        Overview(
+            [
+                rollout("old", created_at=1),
+                rollout("new", created_at=2),
+                rollout("ended", created_at=3, state="finished"),
+            ],
+            {},
+            1,
+        )
+    )
+    assert state.first_choice() == "new"
+    assert ConsoleState().first_choice() == ""
+
+
+def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None:
+    outbox = Outbox(Home(tmp_path), tmp_path)
+    first, second = outbox.post("r", "first", "next"), outbox.post("r", "second", "wake")
+    shown = queue([guidance("older"), guidance(first.id)], outbox.entries("r", "me"))
+    assert [(one.id, one.state) for one in shown] == [
+        (second.id, "unsent"),
+        (first.id, "queued"),
+        ("older", "queued"),
+    ]
+
+
+def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
+    outbox = Outbox(Home(tmp_path), tmp_path)
+    strange = "r/../[x] ü"
+    outbox.keep_draft(Draft(strange, "half a sen", edits="g", revision=3))
+    sent, refused = outbox.post(strange, "one", "next"), outbox.post("other", "two", "next")
+    outbox.refuse(refused, "it has ended")
+    again = Outbox(Home(tmp_path), tmp_path)
+    assert again.draft(strange) == Draft(strange, "half a sen", edits="g", revision=3)
+    assert [one.text for one in again.unsent()] == ["one", "two"]
+    assert [one.refused for one in again.unsent("other")] == ["it has ended"]
+    again.done(sent.id)
+    again.keep_draft(Draft(strange, ""))
+    assert again.unsent(strange) == []
+    assert again.draft(strange).text == ""
+
+
+def test_a_draft_file_cut_by_a_full_disk_is_no_error(tmp_path: Path) -> None:
+    outbox = Outbox(Home(tmp_path), tmp_path)
+    outbox.keep_draft(Draft("r", "words"))
+    (path,) = (tmp_path / "drafts").iterdir()
+    path.write_bytes(b"")
+    assert outbox.draft("r").text == ""
+
+
+def test_no_key_means_two_things_in_one_place() -> None:
+    for area in {one.area for one in KEYS}:
+        here = [key for one in KEYS if one.area == area for key in one.keys.split(",")]
+        assert len(here) == len(set(here)), area
+    everywhere = {key for one in KEYS if one.area == "app" for key in one.keys.split(",")}
+    for area in ("trajectory", "find", "rollouts", "terminals", "files", "queue", "lines"):
+        here = {key for one in KEYS if one.area == area for key in one.keys.split(",")}
+        assert not here & everywhere, area
