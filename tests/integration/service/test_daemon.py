@@ -206,6 +206,8 @@ def test_a_start_that_fails_says_the_line_of_the_log(station: Station) -> None:
     log = (station.home / "logs" / "daemon.log").read_text()
     assert said.split(". ")[0] in log, (said, log)
     station.run("daemon", "status", code=69)
+    (station.home / "houston.db").unlink()
+    station.start()
 
 
 def test_a_daemon_that_cannot_even_begin_says_why(station: Station) -> None:
