@@ -22,12 +22,12 @@ def begin(home: Home) -> tuple[Store, int]:
     """Open the home for writing; returns the store and its epoch. Raises HoustonError."""
     try:
         return _begin(home)
-    except sqlite3.Error as problem:
+    except (sqlite3.Error, UnicodeDecodeError) as problem:  # its words may quote the damage
         if not is_full(problem, home.path) or not ballast.release(home):
             raise _unusable(home, problem) from problem
     try:
         return _begin(home)
-    except sqlite3.Error as problem:
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise _unusable(home, problem) from problem
 
 
@@ -55,7 +55,7 @@ def _raise_epoch(store: Store) -> int:
     return epoch
 
 
-def _unusable(home: Home, problem: sqlite3.Error) -> HoustonError:
+def _unusable(home: Home, problem: Exception) -> HoustonError:
     if is_full(problem, home.path):
         return HoustonError(
             f"The disk of {home.path} is full.", "The daemon was not started.", "Make room there."

@@ -16,10 +16,11 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from houston_daemon.recorder import searchable
+import msgspec
+
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store import blobs, opening
+from houston_shared.store import blobs, opening, searchable
 
 LOGGER = logging.getLogger("houston.search")
 PAGE = 500
@@ -112,7 +113,7 @@ class SearchIndexer:
         index.execute("BEGIN")
         try:
             for seq, rollout, kind, body in events:
-                text = searchable.text(kind, body)
+                text = _text(seq, kind, body)
                 if text:
                     index.execute(
                         "INSERT INTO entries (rowid, tag, text) VALUES (?, ?, ?)",
@@ -126,6 +127,15 @@ class SearchIndexer:
             raise
         self.seq = events[-1][0]
         return True
+
+
+def _text(seq: int, kind: str, body: bytes) -> str:
+    """What can be found of an event; nothing of one that is erased or damaged."""
+    try:
+        return searchable.text_of(kind, body) if body else ""
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        LOGGER.warning("event %s is not searchable: %s", seq, problem)
+        return ""
 
 
 def _open(home: Home) -> sqlite3.Connection:

@@ -67,9 +67,18 @@ def verify(home: Home) -> Report:
 
 def _connect(home: Home) -> sqlite3.Connection:
     """Empty tables to replay into (`main`, a temporary file), and the home, read only (`home`)."""
-    opened = opening.open_journal(home)
+    try:
+        opened = opening.open_journal(home)
+    except UnicodeDecodeError as problem:  # SQLite's own words about damage quote the damage
+        raise HoustonError(
+            f"{home.database} is damaged: its schema cannot be read ({problem.reason}).",
+            "Nothing was checked.",
+            "restore a backup",
+        ) from None
     opened.connection.close()
     connection = sqlite3.connect("", isolation_level=None, uri=True)
+    # Damaged text must be named like any other damage, not end the reading of it.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     schema.migrate(connection)
     mode = "mode=ro&immutable=1" if opened.immutable else "mode=ro"
     connection.execute("ATTACH ? AS home", (f"file:{quote(str(home.database))}?{mode}",))
@@ -100,7 +109,7 @@ def _read(connection: sqlite3.Connection, events: EventCheck, findings: Findings
             pass
         compare(connection, events.unreplayed, findings)
         connection.execute("ROLLBACK")
-    except sqlite3.DatabaseError as problem:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         findings.add("structure", f"SQLite cannot read on after event {events.seq}: {problem}.")
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -125,7 +134,7 @@ def _end(
         row = connection.execute(
             "SELECT chain FROM home.events WHERE seq = ?", (head.seq,)
         ).fetchone()
-    except sqlite3.DatabaseError as problem:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         findings.add("structure", f"Event {head.seq} cannot be read: {problem}.", seq=head.seq)
         return
     if head.seq and (row is None or row[0] != head.value):

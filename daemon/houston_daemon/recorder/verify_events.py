@@ -18,6 +18,18 @@ _SELECT = (
 )
 
 
+_UNREPLAYABLE = (
+    msgspec.MsgspecError,
+    sqlite3.Error,
+    TypeError,
+    ValueError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+)
+"""What a rule may raise over a header or body that was changed; nothing else is expected here."""
+
+
 class EventCheck:
     """Walks through the journal once, in pages."""
 
@@ -63,7 +75,7 @@ class EventCheck:
     def _linked(self, event: Event, digest: Any, link: Any) -> bool:
         try:
             return bool(chain.link(self._chain, *event, digest) == link)
-        except TypeError:  # a column that holds another type than was ever written
+        except (TypeError, UnicodeEncodeError):  # a column holds what was never written
             return False
 
     def _body(self, event: Event, body: Any, blob: Any, erased: Any) -> bytes | None:
@@ -77,7 +89,10 @@ class EventCheck:
             return None
         if blob is not None:
             return self._blob(event, blob)
-        return body if isinstance(body, bytes) else str(body).encode()
+        if isinstance(body, bytes):
+            return body
+        self._say("body", event, "has a body that is no bytes")
+        return None
 
     def _blob(self, event: Event, name: str) -> bytes | None:
         try:
@@ -85,7 +100,7 @@ class EventCheck:
             if hashlib.sha256(packed).hexdigest() != name:
                 self._say("blob", event, f"names the blob {name}, whose file was changed")
             return blobs.read(self._home, name)
-        except (OSError, HoustonError, TypeError) as problem:
+        except (OSError, HoustonError, TypeError, ValueError) as problem:
             self._say("blob", event, f"names a blob that cannot be read ({problem})")
             return None
 
@@ -97,7 +112,7 @@ class EventCheck:
             return
         try:
             apply(self._connection, event, decoder.decode(data))
-        except (msgspec.MsgspecError, UnicodeDecodeError, sqlite3.Error) as problem:
+        except _UNREPLAYABLE as problem:
             self._say("body", event, f"cannot be replayed ({problem})")
 
     def _say(self, what: Any, event: Event, text: str) -> None:

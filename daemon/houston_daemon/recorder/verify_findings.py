@@ -29,4 +29,9 @@ class Findings:
     def add(self, what: What, text: str, seq: int = 0, rollout: str = "", table: str = "") -> None:
         """Take note of one."""
         if len(self.all) < LIMIT:
-            self.all.append(Finding(what, text, seq, rollout, table))
+            self.all.append(Finding(what, _clean(text), seq, _clean(rollout), table))
+
+
+def _clean(text: object) -> str:
+    """Text that quotes damaged bytes, as text that can be shown and encoded."""
+    return str(text).encode("utf-8", "backslashreplace").decode()

@@ -28,7 +28,7 @@ def _schema(connection: sqlite3.Connection, findings: Findings) -> None:
     query = "SELECT name, sql FROM {}.sqlite_master WHERE sql IS NOT NULL"
     should = set(connection.execute(query.format("main")))
     found = set(connection.execute(query.format("home")))
-    for name, _ in sorted(should ^ found):
+    for name, _ in sorted(should ^ found, key=repr):
         findings.add("table", f"The definition of {name} is not as it was made.", table=name)
 
 

@@ -249,11 +249,12 @@ def test_bits_of_bodies_in_the_database_file_are_covered(home: Home) -> None:
 def test_random_bits_of_used_pages_are_covered_or_harmless(home: Home) -> None:
     """Any flip in the file is found, or the home holds exactly what it held."""
     original = home.database.read_bytes()
+    used = [offset for offset, byte in enumerate(original) if byte and offset >= 100]
     before = _content(home)
     dice = random.Random(5)
     found = 0
     for _ in range(150):
-        flip(home.database, dice.randrange(100, len(original)), dice.randrange(8))
+        flip(home.database, dice.choice(used), dice.randrange(8))
         try:
             report = verify(home)
             sound = report.sound

@@ -4,11 +4,10 @@ import os
 import pwd
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from houston_daemon.recorder import head_file, searchable
+from houston_daemon.recorder import head_file
 from houston_daemon.recorder.control_state import may_act
 from houston_daemon.recorder.derive import RULES, TABLES
 from houston_daemon.recorder.identity import Identities, Peer, author
@@ -17,7 +16,7 @@ from houston_shared import records
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import bodies, schema
-from houston_shared.wire import Control, Waiting, encode
+from houston_shared.wire import Control, Waiting
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -119,34 +118,6 @@ def test_whether_a_call_may_still_run(name: str) -> None:
     call = records.Call(id="1.0", name="sleep", arguments={})
     control = Control(waiting=Waiting(1 if urgency else 0, urgency))  # type: ignore[arg-type]
     assert may_act(records.Intent(call=call, deadline=deadline), control) is act
-
-
-FOUND: dict[str, tuple[str, Any, list[str]]] = {
-    "a guidance": (
-        "guidance",
-        bodies.GuidanceQueued(id="i", author="a", text="look left", mode="next"),
-        ["look left"],
-    ),
-    "an observation": ("observation", records.ObservationBody(tail="step 3 of 50"), ["of 50"]),
-    "a fork": ("fork", records.ForkBody(k=1, first_kept_step=2, summary="we know"), ["we know"]),
-    "a change of state": ("state", records.StateChange(state="paused", by="x", reason="y"), []),
-}
-
-
-@pytest.mark.parametrize("name", FOUND)
-def test_what_can_be_searched_for(name: str) -> None:
-    kind, body, expected = FOUND[name]
-    text = searchable.text(kind, encode(body))
-    assert bool(text) == bool(expected)
-    assert all(part in text for part in expected)
-
-
-def test_an_erased_body_has_no_text() -> None:
-    assert searchable.text("guidance", b"") == ""
-
-
-def test_a_tag_is_one_word() -> None:
-    assert searchable.tag("count-words-4f2a") == "rcountwords4f2a"
 
 
 def test_what_counts_as_a_full_disk(tmp_path: Path) -> None:
