@@ -49,13 +49,22 @@ def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
         store.tells.append(Wanted())
 
 
-def settle_cancelled(store: Store) -> None:
-    """After a restart nobody runs anything: what was being cancelled is cancelled."""
-    rows = store.connection.execute("SELECT id FROM rollouts WHERE cancelling <> ''").fetchall()
+def settle(store: Store) -> None:
+    """At a start nobody runs anything: what was being cancelled is cancelled, and what waited for
+    an engine is queued again, until this daemon's supervisor knows better.
+    """
+    rows = store.connection.execute(
+        "SELECT id FROM rollouts WHERE cancelling <> '' OR (state = 'paused' AND paused_by = ?)",
+        (states.ENGINE,),
+    ).fetchall()
     for (id,) in rows:
         row = store.rollout(id)
-        if row is not None and not states.ended(row):
+        if row is None or states.ended(row):
+            continue
+        if row.cancelling:
             states.move(store, row, "cancelled", row.cancelling, row.reason)
+        else:
+            states.move(store, row, "queued", states.ENGINE, "the daemon started again")
 
 
 def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None:

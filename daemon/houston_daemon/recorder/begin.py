@@ -48,7 +48,7 @@ def _raise_epoch(store: Store) -> int:
     epoch = int(row[0]) + 1 if row else 1
     started = DaemonStarted(epoch=epoch, pid=os.getpid(), version=version("houston-agents"))
     store.journal.append(Key(), "daemon", started)
-    assignments.settle_cancelled(store)
+    assignments.settle(store)
     connection.execute("COMMIT")
     store.journal.appended.clear()
     store.tells.clear()

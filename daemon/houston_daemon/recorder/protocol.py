@@ -1,6 +1,11 @@
 """What the supervisor asks of the recorder, and what it is told; both live in one process.
 
-The recorder is a thread; every method here may be called from any thread and is answered by it.
+The recorder is a thread; every method here may be called from any thread and is answered by it,
+after the commit of what it changed. Once the recorder has stopped or failed, they raise
+HoustonError.
+
+Frames: `ingest` and `control` carry `[request id (8 bytes), body]` from a DEALER, answered with the
+same two; `live` carries one frame, a `wire.Notice`, to subscribers of the empty prefix.
 """
 
 from collections.abc import Callable, Mapping

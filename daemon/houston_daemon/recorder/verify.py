@@ -80,6 +80,7 @@ def _connect(home: Home) -> sqlite3.Connection:
     # Damaged text must be named like any other damage, not end the reading of it.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     schema.migrate(connection)
+    connection.execute("PRAGMA synchronous = OFF")
     mode = "mode=ro&immutable=1" if opened.immutable else "mode=ro"
     connection.execute("ATTACH ? AS home", (f"file:{quote(str(home.database))}?{mode}",))
     return connection
@@ -102,8 +103,11 @@ def _read(connection: sqlite3.Connection, events: EventCheck, findings: Findings
         for (line,) in connection.execute("PRAGMA home.integrity_check(20)"):
             if line != "ok":
                 findings.add("structure", f"SQLite: {line}.")
-        while events.page(PAGE):
-            pass
+        more = True
+        while more:  # one short read transaction a page
+            connection.execute("BEGIN")
+            more = events.page(PAGE)
+            connection.execute("COMMIT")
         connection.execute("BEGIN")
         while events.page(PAGE):
             pass

@@ -136,6 +136,17 @@ def test_an_engine_that_comes_back_resumes_no_person_s_pause(station: Station) -
     assert state(station, worker.rollout)[0] == "paused"
 
 
+def test_what_waited_for_an_engine_is_queued_by_a_new_daemon(station: Station) -> None:
+    person = station.person()
+    engines, mine = person.start(engine="a")[0], person.start(engine="a")[0]
+    steer(person, mine, "pause")
+    station.recorder.pause_for_engine("a", True, "it does not answer")
+    station.restart()
+    assert state(station, engines) == ("queued", "")
+    assert state(station, mine)[0] == "paused"
+    assert station.recorder.runnable() == [engines]
+
+
 def test_a_worker_waits_for_its_engine_and_goes_on(station: Station) -> None:
     worker = station.working()
     assert isinstance(worker.say(wire.Moved, state="paused", reason="no engine"), wire.Ack)
