@@ -11,7 +11,7 @@ import msgspec
 
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import TaskRecord, Thoughts
-from houston_shared.toml_file import Settings, convert, read
+from houston_shared.toml_file import Settings, convert, parse, read
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -169,9 +169,8 @@ def load_task(path: Path) -> LoadedTask:
 
 def parse_task(record: TaskRecord) -> Task:
     """The task as it was stored; raises ConfigurationError when this version cannot read it."""
-    import tomllib
-
-    return convert(tomllib.loads(record.definition), Task, f"stored task {record.name}")
+    where = f"stored task {record.name}"
+    return convert(parse(record.definition, where), Task, where)
 
 
 def _instructions(task: Task, file: Path) -> str:

@@ -18,7 +18,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def read(path: Path) -> dict[str, Any]:
     """The file as plain tables. Raises ConfigurationError when it is missing or not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigurationError(f"There is no file {path}.") from None
     except IsADirectoryError:
@@ -27,8 +27,15 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is not UTF-8 text.") from None
     except PermissionError:
         raise ConfigurationError(f"{path} may not be read by this user.") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise ConfigurationError(f"{path} is not valid TOML: {problem}.") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> dict[str, Any]:
+    """TOML text as plain tables; `where` names its origin in the ConfigurationError it raises."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise ConfigurationError(f"{where} is not valid TOML: {problem}.") from None
 
 
 def convert(tables: dict[str, Any], kind: type[T], where: str) -> T:

@@ -5,7 +5,6 @@ an unsandboxed agent run as that user.
 """
 
 import secrets
-import tomllib
 
 import msgspec
 
@@ -20,7 +19,7 @@ from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.store.blobs import read
 from houston_shared.store.bodies import CancelAsked, StoredSpec
-from houston_shared.task import Task, parse_task
+from houston_shared.task import parse_task
 from houston_shared.wire import Done, StartRollouts, Steer, StopDaemon
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
@@ -46,7 +45,7 @@ def start(store: Store, message: StartRollouts, author: Author, peer: Peer) -> D
 
 
 def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str:
-    task = _parsed(spec.task)
+    task = parse_task(spec.task)
     if task.name != spec.task.name:
         raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
     if spec.parent:
@@ -63,17 +62,6 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
     )
     store.journal.append(Key(id), "spec", blobs.stored(store.home, body))
     return id
-
-
-def _parsed(record: TaskRecord) -> Task:
-    try:
-        return parse_task(record)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise denial(
-            f"The task file of {record.name!r} is not valid TOML: {problem}.",
-            "houston task validate",
-            code=ExitCode.CONFIGURATION,
-        ) from None
 
 
 def _remember_task(store: Store, task: TaskRecord) -> None:

@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from houston_daemon.recorder.searchable import tag
-from houston_daemon.recorder.searchable import text as text_of
 from houston_shared.records import Call, ForkBody
-from houston_shared.store import search, searchable
+from houston_shared.store import search
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.reader import Reader
 from houston_shared.store.search import Found, find
+from houston_shared.store.searchable import tag, text_of
 from tests.support.written_home import WrittenHome, sample
 
 WRITE = Call(id="2.0", name="write_file", arguments={"path": "src/solve.py", "content": "x"})
@@ -134,14 +133,6 @@ def test_a_hit_in_a_blob_is_found_without_an_index(written: WrittenHome, reader:
     written.step("r1", 1, sample(calls=(WRITE,)), (long,), blob=True)
     (hit,) = reader.run(find("needle")).hits
     assert hit.snippet.text.endswith("needle")
-
-
-def test_a_scan_reads_the_same_text_as_the_index_holds(written: WrittenHome) -> None:
-    history(written)
-    rows = written.connection.execute("SELECT kind, body FROM events").fetchall()
-    for kind, body in rows:
-        assert searchable.text_of(kind, body) == text_of(kind, body)
-    assert searchable.tag("count-words-4f2a") == tag("count-words-4f2a")
 
 
 def test_the_json_has_its_keys(written: WrittenHome, reader: Reader) -> None:
