@@ -28,7 +28,7 @@ source = "workspace"
 
 [evaluate]
 command = "python3 evaluate.py"
-seconds = 20
+seconds = 8
 
 [sampling]
 {sampling}

@@ -80,7 +80,7 @@ def sent(strip: bool, steps: list[StepRecord]) -> list[Message]:
 
 def entry(renderer: Renderer, one: StepRecord):  # type: ignore[no-untyped-def]
     assert one.observation is not None
-    return renderer.entry(one.step, one.sample, one.results, one.observation.tail, one.guidance)
+    return renderer.entry(one.step, one.sample, one.results, one.observation, one.guidance)
 
 
 @pytest.mark.parametrize("strip", [False, True])
