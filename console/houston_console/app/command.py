@@ -19,6 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rollout", nargs="?", default="", metavar="R", help="rollout to open")
     parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
     parser.add_argument("--size", default=SIZE, help=f"of the picture, default {SIZE}")
+    parser.add_argument(
+        "--keys", default="", metavar="KEYS", help='pressed before the picture, as in ": 6 enter"'
+    )
 
 
 def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
@@ -27,9 +30,9 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
     if parsed.picture:
         from houston_console.app.picture import draw
 
-        width, height = _size(parsed.size)
         path = Path(parsed.picture)
-        asyncio.run(draw(loaded, rollout, path, width, height))
+        keys = ["colon" if key == ":" else key for key in parsed.keys.split()]
+        asyncio.run(draw(loaded, rollout, path, _size(parsed.size), keys))
         out.note(f"wrote {path}")
         return int(ExitCode.DONE)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):  # Textual draws on the latter

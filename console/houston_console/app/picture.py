@@ -1,6 +1,8 @@
 """A picture of the console on a home, drawn without a screen: for the README and for looking at."""
 
 import asyncio
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from houston_console.app.app import HoustonConsole
@@ -11,16 +13,32 @@ SETTLE_SECONDS = 5.0
 """How long at most until the first read is on the screen."""
 
 
-async def draw(loaded: Loaded, rollout: str, path: Path, width: int, height: int) -> None:
-    """Write what the console shows, `width` x `height` characters, as SVG into `path`.
+_REMOTE_FONTS = re.compile(r"@font-face\s*{[^}]*}\s*")
+_FONTS = "'Fira Code', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
+
+async def draw(
+    loaded: Loaded, rollout: str, path: Path, size: tuple[int, int], keys: Sequence[str] = ()
+) -> None:
+    """Write what the console shows as SVG into `path`.
+
+    size: columns and lines. keys: pressed before the picture is taken, named as Textual does.
     Raises HoustonError when the home cannot be read.
     """
     app = HoustonConsole(loaded, rollout)
-    async with app.run_test(size=(width, height)) as pilot:
+    async with app.run_test(size=size) as pilot:
         await app.catch_up()
         async with asyncio.timeout(SETTLE_SECONDS):
             await pilot.pause()
             await app.query_one(Transcript).settle()
+            await pilot.press(*keys)
             await pilot.pause()
-        path.write_text(app.export_screenshot(title="houston console"), encoding="utf-8")
+            await app.query_one(Transcript).settle()
+            await pilot.pause()
+        path.write_text(_local(app.export_screenshot(title="houston console")), encoding="utf-8")
+
+
+def _local(svg: str) -> str:
+    """The picture without the addresses of fonts elsewhere: looking at it asks nobody."""
+    without = _REMOTE_FONTS.sub("", svg)
+    return re.sub(r"font-family: Fira Code[^;]*;", f"font-family: {_FONTS};", without)
