@@ -67,7 +67,7 @@ class Engine(Settings, frozen=True):
     tool_calls: Literal["native", "text"] = "native"
     """For `chat`: the endpoint's own tool calls, or text parsed by the dialect."""
     path: str = ""
-    """For `script` and `recorded`: the JSON Lines file."""
+    """For `script` and `recorded`: the JSON Lines file, from the folder of this file."""
     environment: dict[str, str] = {}
     """Extra environment of a child."""
 
@@ -121,7 +121,15 @@ class Loaded:
                 f"There is no engine {name!r} in {self.source}; "
                 f"known: {', '.join(sorted(engines))}, script:FILE, recorded:FILE."
             )
-        return engines[name]
+        found = engines[name]
+        if found.path:
+            found = msgspec.structs.replace(found, path=str(self._folder / found.path))
+        return found
+
+    @property
+    def _folder(self) -> Path:
+        """Where relative paths of the configuration begin."""
+        return Path.cwd() if self.source == "defaults" else Path(self.source).absolute().parent
 
     @property
     def host_root(self) -> Path:

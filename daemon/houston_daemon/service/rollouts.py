@@ -33,6 +33,8 @@ def specs(
 ) -> tuple[RolloutSpec, ...]:
     """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random)."""
     engine = loaded.engine(engine_name)
+    if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
+        engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
     return tuple(

@@ -72,6 +72,21 @@ def test_rollouts_run_and_are_named_in_json(station: Station) -> None:
     station.until(lambda: station.json("daemon", "status")[0]["workers"] == 0)
 
 
+def test_a_script_is_meant_from_the_folder_where_it_was_named(station: Station) -> None:
+    """The daemon was started elsewhere."""
+    station.start()
+    station.script(thinking(1), "played")
+    beside = station.folder / "beside"
+    beside.mkdir()
+    (station.folder / "played.jsonl").rename(beside / "played.jsonl")
+    words = ["rollout", "start", str(task(station)), "--engine", "script:played.jsonl"]
+    home, station.folder = station.folder, beside
+    (row,) = station.json(*words)
+    station.folder = home
+    assert over(station, row["rollout"]) == "finished"
+    assert numbers(station, row["rollout"]) == [1, 2]
+
+
 def test_more_rollouts_than_workers_wait_in_queued(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__MAX_ROLLOUTS"] = "2"
     station.start()

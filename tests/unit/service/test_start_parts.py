@@ -10,7 +10,7 @@ from houston_daemon.service import filesystem, ready
 from houston_daemon.service.notify import notify
 from houston_daemon.service.process import fingerprint
 from houston_daemon.service.rollouts import hidden, specs
-from houston_shared.config import Configuration, Daemon, Engine, Loaded
+from houston_shared.config import Configuration, Daemon, Engine, Loaded, load
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.home import Home
 from houston_shared.lock import Owner
@@ -123,3 +123,24 @@ def test_what_a_rollout_is_started_with(tmp_path: Path, monkeypatch: pytest.Monk
     assert (
         specs(loaded, task, "far", 1, None)[0].seed != specs(loaded, task, "far", 1, None)[0].seed
     )
+
+
+@pytest.mark.parametrize("kind", ["script", "recorded"])
+def test_a_file_engine_is_stored_with_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Workers run in the daemon's folder: what was meant is where `rollout start` was said."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "task.toml").write_text('name = "t"\ninstructions = "Do it."\n')
+    loaded = Loaded(Configuration(), Home(tmp_path / "home"), "defaults")
+    (spec,) = specs(loaded, load_task(tmp_path), f"{kind}:played.jsonl", 1, None)
+    assert spec.engine == f"{kind}:{tmp_path}/played.jsonl"
+    assert spec.engine_settings["path"] == f"{tmp_path}/played.jsonl"
+
+
+def test_a_named_file_engine_lies_beside_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "houston.toml").write_text('[engines.x]\nkind = "script"\npath = "x.jsonl"\n')
+    (tmp_path / "task.toml").write_text('name = "t"\ninstructions = "Do it."\n')
+    (spec,) = specs(load(str(tmp_path), environment={}), load_task(tmp_path), "x", 1, None)
+    assert spec.engine == "x"
+    assert spec.engine_settings["path"] == f"{tmp_path}/x.jsonl"
