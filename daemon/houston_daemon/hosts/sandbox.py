@@ -3,8 +3,11 @@
 Mapped: the system's programs and libraries read-only, a few files of /etc, the Python that
 `python3` resolves to, the rollout's workspace, home and temporary folder, and what the task names.
 Not mapped: everything else, so the home of the daemon, its sockets, keys and other rollouts; where
-they lie below something mapped, an empty folder hides them. This module builds arguments; it
-starts nothing and does not know what will run.
+they lie below something mapped, an empty folder hides them.
+For a daemon of root the agent is root of the machine too, as far as the owners of files go: /proc
+is read-only, so that nothing in /proc/sys is set, and no user namespace opens inside, in which the
+cgroups could be mounted and written. This module builds arguments; it starts nothing and does not
+know what will run.
 """
 
 import json
@@ -35,6 +38,11 @@ _ETC = (
     "ssl", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
 _NETWORK_ETC = ("resolv.conf",)
+_MASKED = (
+    "kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "mtrr",
+    "sched_debug", "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
+)  # fmt: skip
+"""What /proc says of the machine and not of the sandbox's processes."""
 _GPU_DEVICES = ("nvidia", "dri", "kfd")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -95,14 +103,14 @@ class Sandbox:
         arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), INSIDE]
         if commands is not None:
             arguments += ["--ro-bind", str(commands), COMMANDS]
-        arguments += ["--remount-ro", "/", "--clearenv"]
+        arguments += ["--remount-ro", "/proc", "--remount-ro", "/", "--clearenv"]
         for key, value in values.items():
             arguments += ["--setenv", key, value]
         where = cwd or (SCRATCH if scratch else INSIDE)
         return [*arguments, "--chdir", where, "--", *command]
 
     def _walls(self, dies_with_parent: bool) -> list[str]:
-        walls = ["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        walls = [*_user_namespace(), "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         walls += ["--unshare-cgroup-try", "--hostname", "houston", "--new-session"]
         walls += ["--cap-drop", "ALL"]
         if not self.network:
@@ -124,6 +132,9 @@ class Sandbox:
         for folder in python_folders():
             arguments += ["--ro-bind", folder, folder]
         arguments += ["--dev", "/dev", "--proc", "/proc"]
+        for name in _MASKED:
+            if Path("/proc", name).exists():
+                arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
         arguments += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
         return arguments
 
@@ -175,6 +186,32 @@ class Sandbox:
                     "No process was started.",
                     "Take it out of [sandbox] read.",
                 )
+
+
+def _user_namespace() -> list[str]:
+    """A user namespace of its own; for root one in which no further one can be opened.
+
+    An ordinary user's agent may open one: there it owns no more than that user does.
+    """
+    program = shutil.which("bwrap")
+    if os.getuid() or program is None or not _user_namespaces():
+        return ["--unshare-user-try"]
+    if not _knows_disable_userns(program):
+        return ["--unshare-user-try"]
+    return ["--unshare-user", "--disable-userns"]
+
+
+@lru_cache(maxsize=4)
+def _knows_disable_userns(program: str) -> bool:
+    """Whether this bubblewrap has the option (from 0.8 on)."""
+    done = subprocess.run([program, "--help"], capture_output=True, timeout=30, check=False)
+    return b"--disable-userns" in done.stdout
+
+
+def _user_namespaces() -> bool:
+    """Whether this machine has user namespaces; bubblewrap asks the same for its `-try`."""
+    most = Path("/proc/sys/user/max_user_namespaces")
+    return not most.exists() or int(most.read_text()) > 0
 
 
 def _cover(path: Path, read: Sequence[Path]) -> list[str]:

@@ -70,6 +70,58 @@ async def test_an_agent_cannot_reach(
         assert status.exit_code != 0, lines
 
 
+_OPEN_TO_WRITING = """
+import os
+found = []
+for place, folders, names in os.walk("/proc"):
+    if place == "/proc":
+        folders[:] = [n for n in folders if not n.isdigit() and n not in ("self", "thread-self")]
+    for path in (os.path.join(place, name) for name in names):
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+            found.append(path)
+        except OSError:
+            pass
+print(len(found), found[:5])
+raise SystemExit(not os.path.exists("/proc/sys/kernel/core_pattern"))
+"""
+_NESTED = """
+import ctypes, os
+call = ctypes.CDLL(None)
+opened = call.unshare(0x10000000 | 0x20000 | 0x02000000) == 0  # user, mount, cgroup
+os.makedirs("/workspace/m", exist_ok=True)
+mounted = call.mount(b"none", b"/workspace/m", b"cgroup2", 0, None) == 0
+thawed = call.mount(b"none", b"/proc", None, 32 | 4096, None) == 0  # remount, bind: writable
+print(mounted and os.access("/workspace/m/cgroup.procs", os.W_OK), thawed)
+"""
+KERNEL = {
+    "no file of /proc opens for writing": (_OPEN_TO_WRITING, "0 []"),
+    "no mount makes one writable": (_NESTED, "False False"),
+    "what the kernel holds is not read": (
+        "for n in kcore slabinfo kpageflags timer_list vmallocinfo; do"
+        " (head -c 1 /proc/$n) 2>/dev/null | wc -c; done | sort -u",
+        "0",
+    ),
+    "there are no capabilities": (
+        "print([l.split()[1] for l in open('/proc/self/status') if l.startswith('Cap')])",
+        str(["0" * 16] * 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KERNEL)
+async def test_root_inside_does_not_rule_the_kernel(name: str, host: LocalHost) -> None:
+    script, expected = KERNEL[name]
+    command = script
+    if "print(" in script:
+        (host.workspace / "look.py").write_text(script)
+        command = "python3 $WORKSPACE/look.py"
+    for writable in (True, False):
+        assert await _says(host, command, writable=writable) == (0, expected + "\n")
+    terminal = await host.terminal("main", create=True)
+    assert (await finish(terminal, command))[1] == [expected]
+
+
 async def test_the_network_is_there_when_the_task_allows_it(make_host: MakeHost) -> None:
     host = make_host(network=True)
     await host.prepare(None)
