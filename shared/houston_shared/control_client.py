@@ -37,7 +37,7 @@ class ControlClient:
         self._socket = context.socket(zmq.DEALER)
         self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
-        self._socket.connect(home.socket("control"))
+        self._endpoint = ""
         self._ids = itertools.count(1)
 
     def ask(self, message: ControlRequest, timeout: float | None = None) -> Done | Status:
@@ -50,11 +50,17 @@ class ControlClient:
         _must_run(self._home)
         wait = self._timeout if timeout is None else timeout
         request = next(self._ids).to_bytes(8, "big")
-        self._socket.send_multipart([request, wire.encode(message)])
+        words = [request, wire.encode(message)]
+        self._endpoint = _reach(self._socket, self._home, self._endpoint)
+        self._socket.send_multipart(words)
         end = time.monotonic() + wait
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(1000 * min(left, _SLICE_SECONDS)) or 1):
                 _must_run(self._home, "It ended before it answered.")
+                there = _reach(self._socket, self._home, self._endpoint)
+                if there != self._endpoint:  # a first start, which has just chosen it
+                    self._endpoint = there
+                    self._socket.send_multipart(words)
                 continue
             frames = self._socket.recv_multipart()
             if len(frames) == 2 and frames[0] == request:
@@ -89,7 +95,7 @@ class AsyncControlClient:
         self._socket = context.socket(zmq.DEALER)
         self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
-        self._socket.connect(home.socket("control"))
+        self._endpoint = ""
         self._ids = itertools.count(1)
         self._open: dict[bytes, asyncio.Future[bytes]] = {}
         self._reader: asyncio.Task[None] | None = None
@@ -102,6 +108,7 @@ class AsyncControlClient:
         request = next(self._ids).to_bytes(8, "big")
         waiting = self._open[request] = asyncio.get_running_loop().create_future()
         try:
+            self._endpoint = _reach(self._socket, self._home, self._endpoint)
             await self._socket.send_multipart([request, wire.encode(message)])
             return _answer(await self._wait(waiting, wait))
         finally:
@@ -173,6 +180,16 @@ def _end(socket: "zmq.Socket[Any]", context: "zmq.Context[Any]") -> None:
     """
     socket.close(linger=0)
     context.term()
+
+
+def _reach(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket", home: Home, before: str) -> str:
+    """Connect to where `control` is now, if that is not where it was; returns where it is."""
+    now = home.socket("control")
+    if now != before:
+        if before:
+            socket.disconnect(before)
+        socket.connect(now)
+    return now
 
 
 def _limit(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:

@@ -1,17 +1,21 @@
 """The home: the data folder of one daemon, and where its sockets are.
 
 Only names and places; who may write where is the recorder's business. An ipc path ends at 107
-bytes, so a long home puts its sockets under `$XDG_RUNTIME_DIR/houston-<hash>` (DESIGN §3).
+bytes, so a long home has its sockets under `$XDG_RUNTIME_DIR/houston-<hash>` (DESIGN §3). Which
+folder that is, the daemon writes into the home: cron, systemd and SSH give its clients another
+environment than it has.
 """
 
 import hashlib
 import os
-import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 IPC_PATH_LIMIT = 107
 """Bytes of the longest ipc path that the kernel binds (sun_path, less its end)."""
+
+TEMPORARY = "/tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class Home:
     @property
     def key(self) -> str:
         """Short hash of the path: names what belongs to this home but lies elsewhere."""
-        return hashlib.sha256(str(self.path).encode()).hexdigest()[:12]
+        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
 
     @property
     def database(self) -> Path:
@@ -62,15 +66,45 @@ class Home:
         return self.path / "houston.toml"
 
     @property
+    def run_note(self) -> Path:
+        """Names the folder of a long home's sockets; written by its daemon before they open."""
+        return self.path / "run.path"
+
+    @property
     def run(self) -> Path:
         """Folder of the sockets."""
         own = self.path / "run"
-        longest = own / "control.sock"
-        if len(os.fsencode(longest)) <= IPC_PATH_LIMIT:
+        if _fits(own):
             return own
-        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        return Path(base) / f"houston-{self.key}"
+        return self.noted_run or next(self.run_places(), Path(TEMPORARY) / self._run_name)
+
+    @property
+    def noted_run(self) -> Path | None:
+        """What the daemon wrote down; None where it did not, or for another home (a copy)."""
+        try:
+            noted = Path(self.run_note.read_text(encoding="utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            return None
+        good = noted.is_absolute() and noted.name == self._run_name and _fits(noted)
+        return noted if good else None
+
+    def run_places(self) -> Iterator[Path]:
+        """Where the sockets of a long home may lie, best first; their roots are folders."""
+        named = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", ""))
+        for root in (*named, TEMPORARY):
+            place = Path(root) / self._run_name
+            if root and place.is_absolute() and _fits(place) and os.access(root, os.X_OK):
+                yield place
+
+    @property
+    def _run_name(self) -> str:
+        return f"houston-{self.key}"
 
     def socket(self, name: str) -> str:
         """ZeroMQ endpoint of `ingest`, `control` or `live`."""
         return f"ipc://{self.run / name}.sock"
+
+
+def _fits(folder: Path) -> bool:
+    """Whether the longest socket of this folder is within the kernel's limit."""
+    return len(os.fsencode(folder / "control.sock")) <= IPC_PATH_LIMIT

@@ -16,8 +16,8 @@ from houston_shared.home import Home
 
 
 def engines_folder(home: Home) -> Path:
-    """Where children's ports and pids are kept."""
-    return home.run / "engines"
+    """Where children's ports and pids are kept; in the home, also where its sockets are not."""
+    return home.path / "run" / "engines"
 
 
 def state_file(home: Home, name: str) -> Path:

@@ -19,6 +19,7 @@ from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
 from houston_daemon.service.notify import notify
 from houston_daemon.service.nursery import Birth
+from houston_daemon.service.run_folder import settle
 from houston_daemon.service.workers import Workers
 from houston_daemon.supervisor import (
     ENGINE_SECONDS,
@@ -67,6 +68,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
         if other := lock.take(me):
             ready.say(ready_fd, ready.Report(running=other))
             return 0
+        settle(loaded.home, loaded.config.daemon.group)
         return _run(loaded, log, ready_fd)
     except HoustonError as problem:
         LOGGER.error("not started: %s", problem)

@@ -286,9 +286,15 @@ def test_systemd_hears_of_ready_and_stopping(station: Station, tmp_path: Path) -
 
 def test_a_long_home_has_its_sockets_elsewhere(station: Station) -> None:
     station.environment["HOUSTON_HOME"] = str(station.home / ("deep/" * 20) / "home")
+    station.environment.pop("XDG_RUNTIME_DIR", None)
     try:
         done = station.run("daemon", "start")
         assert "sockets are in" in done.stderr
         assert station.json("daemon", "status")[0]["state"] == "running"
+        (station.folder / "runtime").mkdir()
+        station.environment["XDG_RUNTIME_DIR"] = str(station.folder / "runtime")
+        assert station.json("daemon", "status")[0]["state"] == "running"
+        assert "already running" in station.run("daemon", "start").stdout
+        assert not any((station.folder / "runtime").iterdir())
     finally:
         station.stop()
