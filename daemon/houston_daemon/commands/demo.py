@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             tour.console()
     finally:
         tour.stop()
-    out.line(f"Everything is still there:\n  houston --home {home} rollout list")
+    out.line("Everything is still there; what had not ended goes on with `daemon start`:")
+    out.line(f"  houston --home {home} rollout list")
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from houston_daemon import demo
 from houston_shared import out
 from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED
 
 GUIDANCE = "Read README.md before you do anything else."
 STEP_SECONDS = 300
@@ -52,6 +53,8 @@ class Tour:
         calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in after["calls"])
         out.line(f"  step {after['step']} then called {calls or 'nothing'}")
         self._until(lambda: self._show(script)["state"] == "finished", "the script to finish")
+        self._say("rollout", "cancel", model)
+        self._until(lambda: self._show(model)["state"] in ENDED, "the model's rollout to end")
         for rollout in (model, script, sample):
             record = self._show(rollout)
             out.line(
