@@ -4,10 +4,10 @@ The single place that joins them, so that the model, `houston steps` and the con
 bytes. Dialects with a message per call take the parts from `labelled` and `closing`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from houston_shared import real_user
-from houston_shared.records import Delivered, Result
+from houston_shared import real_user, shortening
+from houston_shared.records import Delivered, ObservationBody, Result
 
 
 def labelled(results: Sequence[Result]) -> list[str]:
@@ -20,12 +20,28 @@ def labelled(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def closing(tail: str, guidance: Sequence[Delivered]) -> str:
+Shown = Mapping[str, int]
+"""By id, how many characters are shown of guidance that does not fit whole."""
+
+
+def shown(observed: ObservationBody, guidance: Sequence[Delivered]) -> Shown:
+    """How much of the guidance joined to a step its observation shows."""
+    if not observed.guidance_bytes:
+        return {}
+    return shortening.fit(guidance, observed.guidance_bytes)
+
+
+def closing(tail: str, guidance: Sequence[Delivered], shown: Shown | None = None) -> str:
     """What ends the observation: clock and budgets, and the guidance joined to this step."""
-    return tail + real_user.render(guidance)
+    return tail + real_user.render(guidance, shown)
 
 
-def text(results: Sequence[Result], tail: str, guidance: Sequence[Delivered]) -> str:
+def text(
+    results: Sequence[Result],
+    tail: str,
+    guidance: Sequence[Delivered],
+    shown: Shown | None = None,
+) -> str:
     """The whole observation as the model sees it (DESIGN §9, `steps --json`)."""
-    parts = [*labelled(results), closing(tail, guidance)]
+    parts = [*labelled(results), closing(tail, guidance, shown)]
     return "\n".join(part for part in parts if part)

@@ -7,13 +7,14 @@ live (DESIGN §5, invariant 2; threats T3).
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from houston_shared.records import Delivered
 
 OPEN = "<real_user>"
 CLOSE = "</real_user>"
+_CUT = "do not fit this model's window"
 
 # Characters that do not show: zero-width, bidi, soft hyphen, variation selectors, tags.
 _INVISIBLE = (
@@ -70,9 +71,30 @@ def disarm(text: str) -> Disarmed:
     return Disarmed("".join(parts), len(spots))
 
 
-def render(guidance: Sequence[Delivered]) -> str:
-    """Guidance as the model reads it, one live tag for each message, in order."""
-    return "".join(f"\n{OPEN}{disarm(one.text).text}{CLOSE}" for one in guidance)
+def render(guidance: Sequence[Delivered], shown: Mapping[str, int] | None = None) -> str:
+    """Guidance as the model reads it, one live tag for each message, in order.
+
+    shown: by id, how many characters are shown of a message that does not fit (`shortening`); the
+    cut is declared. Those with 0 are counted in one line before the others.
+    """
+    shown = shown or {}
+    left_out = [one for one in guidance if shown.get(one.id) == 0]
+    said = [one for one in guidance if shown.get(one.id) != 0]
+    tags = "".join(f"\n{OPEN}{_beginning(one, shown)}{CLOSE}" for one in said)
+    if not left_out:
+        return tags
+    length = sum(len(one.text) for one in left_out)
+    note = f"[… {len(left_out)} messages from people, {length} characters, {_CUT} …]"
+    return f"\n{note}{tags}"
+
+
+def _beginning(one: Delivered, shown: Mapping[str, int]) -> str:
+    """A message, or its beginning and how much is missing."""
+    length = shown.get(one.id, len(one.text))
+    if length >= len(one.text):
+        return disarm(one.text).text
+    missing = len(one.text) - length
+    return f"{disarm(one.text[:length]).text} [… {missing} characters of this message {_CUT} …]"
 
 
 def _suspicious(text: str) -> bool:

@@ -165,6 +165,8 @@ class ObservationBody(Record, frozen=True):
     """Signals of this step: `error`, `null_action`, `forged_tag`, …"""
     finished: bool = False
     """Whether the step ended the rollout (`finish` accepted, or a budget is spent)."""
+    guidance_bytes: int = 0
+    """Most bytes of guidance that the model sees with this observation; 0 for no limit."""
 
 
 class ForkBody(Record, frozen=True):
@@ -177,7 +179,9 @@ class ForkBody(Record, frozen=True):
     summary: str
     """S₁:ₖ as it is put into the context."""
     guidance: tuple[str, ...] = ()
-    """Ids of guidance of the compressed part, kept verbatim."""
+    """Ids of guidance of the compressed part, kept verbatim but for `shortened`."""
+    shortened: dict[str, int] = {}
+    """Of that guidance what does not fit whole: by id, how many characters are shown."""
     mechanical: bool = False
     """Whether the summary was made without the model, after failed tries."""
     sample_seq: int | None = None

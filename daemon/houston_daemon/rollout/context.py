@@ -4,8 +4,8 @@
 prefix of prompt(t+1). It knows neither engines nor dialects: entries come rendered.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from houston_daemon.rollout.ledger import Anchor
 from houston_shared import observation
@@ -36,10 +36,12 @@ class Entry:
     summary: bool = False
     files: tuple[str, ...] = ()
     """Paths that the step changed."""
+    shown: Mapping[str, int] = field(default_factory=dict)
+    """How much is shown of guidance of this step that does not fit whole."""
 
     def observed(self) -> str:
-        """The step's observation as the model sees it."""
-        return observation.text(self.results, self.tail, self.guidance)
+        """The step's observation without what people said."""
+        return observation.text(self.results, self.tail, ())
 
 
 class Context:

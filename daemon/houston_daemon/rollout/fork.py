@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from houston_daemon.rollout.context import Context, Entry
 from houston_daemon.rollout.ledger import Anchor
+from houston_daemon.rollout.limits import Limits
 from houston_daemon.rollout.rendering import Renderer
 from houston_shared.records import Delivered
 
@@ -51,18 +52,17 @@ def choose_k(
     return t
 
 
-def plan(context: Context, renderer: Renderer, limit: int, summary: int) -> Cut | None:
-    """Where to cut `context`; None when nothing can be compressed.
-
-    limit: tokens the new context may have. summary: most tokens of the summary.
-    """
+def plan(context: Context, renderer: Renderer, limits: Limits) -> Cut | None:
+    """Where to cut `context`; None when nothing can be compressed."""
     entries, count = context.entries, renderer.measure.count
     beside = [
-        count(entries[k - 1].observed()) + sum(count(one.text) + 12 for one in _earlier(context, k))
+        count(entries[k - 1].observed())
+        + min(limits.guidance, sum(count(one.text) + 12 for one in context.heard(k)))
         for k in range(1, len(entries) + 1)
     ]
     # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
-    fixed = context.head_size + summary // 2
+    fixed = context.head_size + limits.summary // 2
+    limit = limits.useful(context.head_size)
     sizes = [entry.size for entry in entries]
     k = choose_k(sizes, beside, forked=context.forked, fixed=fixed, limit=limit)
     return Cut(k, entries[k - 1].step + 1) if k else None

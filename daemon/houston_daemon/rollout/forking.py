@@ -3,22 +3,27 @@
 It carries out what `fork` plans and `summary` reads. A try that fails is kept in the ledger too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from houston_daemon.dialects.grammar import text_schema
 from houston_daemon.engines.protocol import SampleRequest
 from houston_daemon.rollout import summary
 from houston_daemon.rollout.budgets import Scores
 from houston_daemon.rollout.context import Context
+from houston_daemon.rollout.cutting import NOTE_TOKENS
 from houston_daemon.rollout.fork import Cut, compressed_guidance, forked
 from houston_daemon.rollout.ledger import link
 from houston_daemon.rollout.limits import LEAST_ANSWER, Limits
 from houston_daemon.rollout.policy import Asking, whole
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
-from houston_shared import wire
+from houston_shared import shortening, wire
 from houston_shared.records import ForkBody
 from houston_shared.wire import SummaryTry
+
+LARGE_ANSWER = 256
+"""So much of the answer's room, guidance beside a summary leaves free."""
 
 
 class Forker:
@@ -53,19 +58,36 @@ class Forker:
             size = self._limits.summary
             text = summary.mechanical(self._task, part, scores, first, size)
             text = self._renderer.measure.cut(text, size)
+        text, shown = self._fitted(context, cut.k, text)
         ids, earlier = compressed_guidance(context, cut.k)
         body = ForkBody(
             k=cut.k,
             first_kept_step=cut.first_kept_step,
             summary=text,
             guidance=ids,
+            shortened=dict(shown),
             mechanical=seq is None,
             sample_seq=seq,
             before=step,
         )
         await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
-        pair = self._renderer.pair(context.entries[cut.k - 1], text, earlier)
+        pair = self._renderer.pair(context.entries[cut.k - 1], text, earlier, shown)
         return forked(context, cut.k, pair, seq)
+
+    def _fitted(self, context: Context, k: int, text: str) -> tuple[str, Mapping[str, int]]:
+        """The summary, and how much is shown of what people said: both fit beside an answer.
+
+        Guidance gives way to head, summary and oₖ; the summary only to head and oₖ.
+        """
+        limits, measure = self._limits, self._renderer.measure
+        rest = sum(entry.size for entry in context.entries[k:])
+        bare = replace(context.entries[k - 1], guidance=())
+        pair = self._renderer.pair(bare, text, ()).size
+        answer = min(limits.answer, LARGE_ANSWER) + NOTE_TOKENS
+        room = limits.room(context.head_size + rest + pair + answer, limits.guidance)
+        if room < 0:
+            text = measure.cut(text, max(NOTE_TOKENS, measure.count(text) + room - NOTE_TOKENS))
+        return text, shortening.fit(context.heard(k), max(0, room), measure.count)
 
     async def _written(
         self,

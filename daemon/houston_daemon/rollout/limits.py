@@ -13,6 +13,8 @@ LEAST_ANSWER = 48
 TAIL_TOKENS = 112
 """Kept free in an observation for clock, budgets and notes of the loop."""
 LARGEST_SUMMARY = 4_096
+BYTES_PER_TOKEN = 3
+"""Of what people write. A text of shorter tokens is cut again where it does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Limits:
     answer: int
     observation: int
     summary: int
+    guidance: int
+    """What people said takes at most this in one observation, and beside a summary."""
 
     def room(self, prompt: int, wanted: int) -> int:
         """Most tokens that may be sampled after `prompt` tokens; not positive when none fit."""
@@ -49,7 +53,9 @@ def limits(budget: Budget, window: int | None) -> Limits:
         observation = min(observation, window // 4)
         context = min(context, window - answer - observation)
     summary = min(LARGEST_SUMMARY, max(160, context // 8))
-    return Limits(window, context, answer, observation, summary)
+    whole = budget.context_tokens if window is None else min(budget.context_tokens, window)
+    guidance = max(256, whole // 4)
+    return Limits(window, context, answer, observation, summary, guidance)
 
 
 def check_head(head: int, fitting: Limits) -> None:

@@ -17,7 +17,7 @@ from houston_daemon.rollout.context import Context
 from houston_daemon.rollout.forking import Forker
 from houston_daemon.rollout.guidance import INTERRUPTED
 from houston_daemon.rollout.ledger import link
-from houston_daemon.rollout.limits import LEAST_ANSWER, Limits
+from houston_daemon.rollout.limits import BYTES_PER_TOKEN, LEAST_ANSWER, Limits
 from houston_daemon.rollout.line import Line
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
@@ -144,10 +144,11 @@ class Rollout:
         return room
 
     async def _fit(self) -> None:
-        limit = self.limits.useful(self.context.head_size)
-        if self.context.size <= limit or self.context.fresh:
+        limits, size = self.limits, self.context.size
+        fits = size <= limits.useful(self.context.head_size)
+        if self.context.fresh or (fits and limits.room(size, limits.answer) >= LEAST_ANSWER):
             return
-        cut = fork.plan(self.context, self.renderer, limit, self.limits.summary)
+        cut = fork.plan(self.context, self.renderer, limits)
         if cut is None:
             return
         self.context = await self.forker.fork(
@@ -173,6 +174,7 @@ class Rollout:
             spans=closing.spans,
             attention=attention,
             finished=finished,
+            guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
         )
         ack = await self.line.store(
             wire.StoreObservation, step=opened.step, attempt=1, observation=observation

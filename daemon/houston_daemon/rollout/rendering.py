@@ -4,7 +4,7 @@ The only user of a dialect's rendering and of the tokenizer in a rollout. It is 
 when a step has just closed and when a resumed worker reads it back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from houston_daemon.dialects.calls import compact
 from houston_daemon.dialects.protocol import Dialect, Piece, ToolText
@@ -65,7 +65,8 @@ class Renderer:
     ) -> Entry:
         """One closed step."""
         strip = self._strip and bool(sample.calls)
-        closing = observation.closing(observed.tail, guidance)
+        shown = observation.shown(observed, guidance)
+        closing = observation.closing(observed.tail, guidance, shown)
         answer, stop = self._answer(sample, strip)
         ids = answer + self._encode(self.dialect.observation(_texts(results), closing, stop))
         said = _assistant(sample, strip)
@@ -81,16 +82,24 @@ class Renderer:
             stripped=strip,
             answer=len(answer),
             files=tuple(change.path for change in observed.files),
+            shown=shown,
         )
 
-    def pair(self, kept: Entry, summary: str, earlier: Sequence[Delivered]) -> Entry:
+    def pair(
+        self,
+        kept: Entry,
+        summary: str,
+        earlier: Sequence[Delivered],
+        shown: Mapping[str, int] | None = None,
+    ) -> Entry:
         """(S₁:ₖ, oₖ): the summary in the place of the first k steps, with the last observation.
 
         kept: the entry of step k. earlier: guidance of the compressed part, without oₖ's own.
+        shown: how many characters are shown of guidance that does not fit whole.
         """
-        text = kept.observed()
+        text = observation.text(kept.results, kept.tail, kept.guidance, shown)
         if earlier:
-            text = f"{EARLIER}{real_user.render(earlier)}\n{text}"
+            text = f"{EARLIER}{real_user.render(earlier, shown)}\n{text}"
         pieces = [
             *self.dialect.assistant(summary, ()),
             *self.dialect.observation((), text),
@@ -123,7 +132,7 @@ class Renderer:
                 *self.dialect.observation((), text),
             ]
             return self._encode(pieces), (summary, Message(role="user", content=text))
-        closing = f"{observation.closing(entry.tail, entry.guidance)}\n{request}"
+        closing = f"{observation.closing(entry.tail, entry.guidance, entry.shown)}\n{request}"
         answer = list(entry.ids[: entry.answer])
         stop = self.stops.get(answer[-1], "") if answer else ""
         delta = self.dialect.observation(_texts(entry.results), closing, stop)

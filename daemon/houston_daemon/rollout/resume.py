@@ -75,7 +75,7 @@ def _pair(
 ) -> Entry:
     own = {one.id for one in record.guidance}
     earlier = [one for one in guidance if one.id not in own]
-    return renderer.pair(_entry(renderer, record), fork.summary, earlier)
+    return renderer.pair(_entry(renderer, record), fork.summary, earlier, fork.shortened)
 
 
 def _told(entry: Entry, record: StepRecord, after: StepRecord | None) -> Entry:

@@ -50,13 +50,13 @@ def _pair(
     fork: ForkBody, compressed: StepRecord | None, earlier: Sequence[Delivered]
 ) -> list[Message]:
     """(S₁:ₖ, oₖ): the summary, then the last compressed observation after older guidance."""
-    text = ""
+    text, shown = "", fork.shortened
     if compressed is not None:
         own = {one.id for one in compressed.guidance}
         earlier = [one for one in earlier if one.id not in own]
-        text = observation.text(compressed.results, _tail(compressed), compressed.guidance)
+        text = observation.text(compressed.results, _tail(compressed), compressed.guidance, shown)
     if earlier:
-        text = f"{EARLIER}{real_user.render(earlier)}\n{text}"
+        text = f"{EARLIER}{real_user.render(earlier, shown)}\n{text}"
     return [_said("assistant", fork.summary), _said("user", text)]
 
 
@@ -81,7 +81,8 @@ def _observed(step: StepRecord, answer: Message) -> list[Message]:
             answers.append((result.call.id, text))
         else:
             rest.append(text)
-    rest.append(observation.closing(_tail(step), step.guidance))
+    shown = observation.shown(step.observation, step.guidance) if step.observation else {}
+    rest.append(observation.closing(_tail(step), step.guidance, shown))
     end = "\n".join(part for part in rest if part)
     if not answers:
         return [_said("user", end)]

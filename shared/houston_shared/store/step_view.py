@@ -19,7 +19,9 @@ def seen(step: StepRecord) -> str:
     """The observation of a step as the model sees it; empty while the step is open."""
     if step.observation is None:
         return ""
-    return observation.text(step.results, step.observation.tail, step.guidance)
+    closed = step.observation
+    shown = observation.shown(closed, step.guidance)
+    return observation.text(step.results, closed.tail, step.guidance, shown)
 
 
 def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[str, Any]:

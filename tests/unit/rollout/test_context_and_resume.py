@@ -32,6 +32,7 @@ from houston_shared.records import (
     StepRecord,
     Thoughts,
 )
+from houston_shared.shortening import fit
 from houston_shared.store.messages import Since, of_context
 from tests.support.small_tokenizer import small_tokenizer
 
@@ -67,6 +68,8 @@ class History:
     fork: ForkBody | None = None
     said: dict[str, Delivered] = field(default_factory=dict)
     seq: int = 0
+    room: int = 0
+    """Bytes of guidance that an observation shows, and tokens beside a summary; 0: no limit."""
 
     @classmethod
     def begin(cls, tokens: Tokens, dialect: str, thoughts: Thoughts) -> "History":
@@ -105,7 +108,7 @@ class History:
             Delivered(id=f"{step}-{n}", author="ann", text=t) for n, t in enumerate(plan.guidance)
         )
         self.said |= {one.id: one for one in guidance}
-        observed = ObservationBody(tail=f"[step {step}]")
+        observed = ObservationBody(tail=f"[step {step}]", guidance_bytes=self.room)
         self.context.add(self.renderer.entry(step, sample, results, observed, guidance))
         self.records.append(
             StepRecord(
@@ -160,16 +163,19 @@ class History:
             self.samples[seq] = msgspec.structs.replace(body, role="summary")
         ids, earlier = compressed_guidance(context, k)
         kept = context.entries[k - 1]
+        count = self.renderer.measure.count
+        shown = fit(context.heard(k), self.room, count) if self.room else {}
         self.fork = ForkBody(
             k=k,
             first_kept_step=kept.step + 1,
             summary=f"summary before {step}",
             guidance=ids,
+            shortened=dict(shown),
             mechanical=mechanical,
             sample_seq=seq,
             before=step,
         )
-        pair = self.renderer.pair(kept, self.fork.summary, earlier)
+        pair = self.renderer.pair(kept, self.fork.summary, earlier, shown)
         self.context = forked(context, k, pair, seq)
         assert len(self.context.entries) == t - k + 1
         same(self.resumed(), self.context)  # a worker may die between a fork and its first sample
@@ -219,7 +225,7 @@ plans = st.lists(
         Plan,
         thought=text,
         output=st.one_of(text, st.just("<|im_end|><real_user>"), st.just("</think><tool_call>")),
-        guidance=st.lists(st.just("go on"), max_size=2).map(tuple),
+        guidance=st.lists(st.sampled_from(["go on", "mind it " * 40]), max_size=2).map(tuple),
         ending=st.sampled_from(["stop", "stop", "stop", "cut", "malformed", "lost"]),
         fork=st.sampled_from([False, False, True]),
     ),
@@ -230,11 +236,17 @@ slow = settings(suppress_health_check=list(HealthCheck), deadline=None, max_exam
 
 
 @slow
-@given(plans=plans, dialect=st.sampled_from(NAMES), thoughts=st.sampled_from(["keep", "strip"]))
+@given(
+    plans=plans,
+    dialect=st.sampled_from(NAMES),
+    thoughts=st.sampled_from(["keep", "strip"]),
+    room=st.sampled_from([0, 90, 500]),
+)
 def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
-    tokens: Tokens, plans: list[Plan], dialect: str, thoughts: Thoughts
+    tokens: Tokens, plans: list[Plan], dialect: str, thoughts: Thoughts, room: int
 ) -> None:
     history = History.begin(tokens, dialect, thoughts)
+    history.room = room
     for plan in plans:
         history.take(plan)
         same(history.resumed(), history.context)

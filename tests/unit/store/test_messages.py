@@ -38,6 +38,7 @@ def step(
     calls: tuple[Call, ...] = (),
     results: tuple[Result, ...] = (),
     guidance: tuple[Delivered, ...] = (),
+    room: int = 0,
 ) -> StepRecord:
     return StepRecord(
         step=1,
@@ -46,7 +47,7 @@ def step(
         sample=sample(thought, calls=calls),
         intents=(),
         results=results,
-        observation=ObservationBody(tail="[clock]"),
+        observation=ObservationBody(tail="[clock]", guidance_bytes=room),
         guidance=guidance,
         at="",
         active_seconds=0.0,
@@ -57,6 +58,13 @@ STEPS = {
     "one call": step("look", (LOOK,), (result(LOOK, "a"),)),
     "two calls and guidance": step(
         "both", (LOOK, READ), (result(LOOK, "a"), result(READ, "b")), (SAID,)
+    ),
+    "guidance that does not fit": step(
+        "look",
+        (LOOK,),
+        (result(LOOK, "a"),),
+        (OLD, Delivered(id="g2", author="a", text="b" * 999)),
+        300,
     ),
     "no call": step("hm"),
     "nothing at all": step(""),
@@ -90,14 +98,17 @@ def test_a_step_reads_as_it_was_sent(case: str, strip: bool) -> None:
     assert of_context(HEAD, since, strip=strip) == sent(strip, [STEPS[case]])
 
 
+@pytest.mark.parametrize("shown", [{}, {"g0": 3}, {"g0": 0, "g1": 5}])
 @pytest.mark.parametrize("earlier", [(), (OLD,), (OLD, SAID)])
 @pytest.mark.parametrize("case", STEPS)
-def test_a_fork_reads_as_it_was_sent(case: str, earlier: tuple[Delivered, ...]) -> None:
+def test_a_fork_reads_as_it_was_sent(
+    case: str, earlier: tuple[Delivered, ...], shown: dict[str, int]
+) -> None:
     compressed = STEPS[case]
-    fork = ForkBody(k=1, first_kept_step=2, summary="S")
+    fork = ForkBody(k=1, first_kept_step=2, summary="S", shortened=shown)
     renderer = Renderer(ChatmlJson(), None, "keep")
     own = {one.id for one in compressed.guidance}
     kept = [one for one in earlier if one.id not in own]
-    pair = renderer.pair(entry(renderer, compressed), "S", kept).messages
+    pair = renderer.pair(entry(renderer, compressed), "S", kept, shown).messages
     found = of_context(HEAD, Since(fork, compressed, earlier, []))
     assert found == [*head_messages(HEAD), *pair]

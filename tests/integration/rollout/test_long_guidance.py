@@ -1,0 +1,104 @@
+"""However much people say, and however small the window: the rollout goes on, and says what it cut.
+
+The worker runs in the test's own process, with a script engine that has a window like a model's.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from houston_daemon.dialects.chatml_json import ChatmlJson
+from houston_daemon.engines.protocol import Sampled, SampleRequest
+from houston_daemon.engines.script import ScriptEngine
+from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.rollout.begin import begin
+from houston_daemon.rollout.clock import ActiveClock
+from houston_daemon.rollout.control import ControlState
+from houston_daemon.rollout.ingest_client import IngestClient
+from houston_daemon.rollout.line import Line
+from houston_daemon.rollout.rendering import Renderer
+from houston_shared import wire
+from houston_shared.records import Message
+from houston_shared.store.context import context_at
+from houston_shared.store.reader import Reader
+from houston_shared.task import parse_task
+from tests.integration.rollout.rig import Rig
+
+CUT = "do not fit this model's window"
+STEPS = 14
+LONG = "Please mind this. " * 1_700
+ODD = "\U0001f600" * 7_000
+"""Text of which a tokenizer may make more tokens than a third of its bytes."""
+
+
+class Windowed(ScriptEngine):
+    """A script with a window, in which people speak while it samples; keeps what it was sent."""
+
+    def __init__(self, rig: Rig, rollout: str, path: Any, window: int, said: dict[int, list[str]]):
+        super().__init__(path)
+        self.window = window
+        self.sent: dict[int, list[Message]] = {}
+        self._rig, self._rollout, self._said = rig, rollout, said
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        step = request.step or 0
+        renderer = Renderer(ChatmlJson(), None, "keep")
+        assert renderer.reckon(request.messages) + request.max_tokens <= (self.window or 0)
+        if request.role == "policy":
+            self.sent[step] = list(request.messages)
+            for number, text in enumerate(self._said.get(step, [])):
+                guide = wire.Guide(id=f"g-{step}-{number}", rollout=self._rollout, text=text)
+                await asyncio.to_thread(self._rig.ask, guide)
+        return await super().sample(request, stop)
+
+
+@pytest.mark.parametrize("window", [2_048, 8_192, 32_768])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("one of 30 KB", {2: [LONG]}),
+        ("one of 30 KB at the first step", {1: [LONG]}),
+        ("one of 28 KB in characters of four bytes", {2: [ODD]}),
+        ("several", {3: [LONG, "Be quick.", LONG], 4: [LONG]}),
+        ("one at every step", {n: [f"{n}: {LONG}"] for n in range(1, STEPS + 1)}),
+        ("many small ones", {n: [f"Remember {n}.{m}."[:40] for m in range(40)] for n in range(9)}),
+    ],
+)
+async def test_words_never_end_a_rollout(
+    rig: Rig, name: str, said: dict[int, list[str]], window: int
+) -> None:
+    line = {"thought": "on", "calls": [{"name": "noop", "arguments": {"text": "x " * 400}}]}
+    rollout = rig.rollout([line] * STEPS, task="[budget]\nanswer_tokens = 256\n")
+    engine = Windowed(rig, rollout, rig.folder / "probe.jsonl", window, said)
+    reason = await run(rig, rollout, engine)
+    assert reason == "finish", name
+    heard = [one.text for step in rig.steps(rollout) for one in step.guidance]
+    assert heard == [text for _, texts in sorted(said.items()) if _ for text in texts], "all of it"
+    last = "\n".join(one.content for one in engine.sent[STEPS + 1])
+    newest = heard[-1]
+    assert f"<real_user>{newest[:17]}" in last, "the newest word is always there"
+    if window == 2_048 or (window == 8_192 and len(heard) > 1) or name == "one at every step":
+        assert CUT in last, "a cut is declared"
+    with Reader(rig.home) as reader:
+        for step, sent in engine.sent.items():
+            assert context_at(reader, rollout, step).messages == sent, "as every reader sees it"
+    if window > 2_048 and name != "one at every step":
+        forks = rig.query("SELECT step FROM forks WHERE rollout=?", rollout)
+        assert len(forks) < STEPS / 2, "words do not make it fork at each step"
+
+
+async def run(rig: Rig, rollout: str, engine: ScriptEngine) -> str:
+    """Run a rollout here with a given engine; why it ended."""
+    client = IngestClient(rig.home.socket("ingest"), control := ControlState())
+    try:
+        assignment = rig.recorder.assign(rollout)
+        hello = wire.Hello(rollout=rollout, lease=assignment.lease, pid=1)
+        welcome = await client.ask(hello, wire.Welcome)
+        clock = ActiveClock(welcome.active_us)
+        line = Line(client, control, clock, rollout, assignment.lease)
+        environment = NullEnvironment(parse_task(welcome.spec.task))
+        settings = welcome.spec.engine_settings
+        return await (await begin(line, welcome, engine, settings, environment)).run()
+    finally:
+        await client.close()

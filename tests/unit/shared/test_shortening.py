@@ -1,0 +1,65 @@
+"""What is shown of what people said when a window is too small for all of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from houston_shared import real_user
+from houston_shared.records import Delivered
+from houston_shared.shortening import BEGINNING, fit, utf8
+
+
+def said(*texts: str) -> list[Delivered]:
+    return [Delivered(id=f"g{n}", author="ada", text=text) for n, text in enumerate(texts)]
+
+
+LONG = "word " * 2_000
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "room", "shown", "left_out"),
+    [
+        ("what fits is whole", ["a", "b"], 1_000, [1, 1], 0),
+        ("one too long is cut", [LONG], 2_000, [1_800], 0),
+        ("the older is shortened first", [LONG, "b" * 900], 2_000, [BEGINNING, 900], 0),
+        ("oldest first", ["a" * 900, "b" * 900, "c" * 900], 2_500, [BEGINNING, 900, 900], 0),
+        ("the newest has priority", [LONG, LONG], 3_000, [BEGINNING, 2_000], 0),
+        ("many small ones", ["small " * 5] * 500, 1_000, None, 400),
+        ("hardly any room", ["old", LONG], 300, [0, 17], 1),
+        ("no room at all", ["a" * 90, "b" * 90], 0, [0, 0], 2),
+    ],
+)
+def test_shown(
+    name: str, texts: list[str], room: int, shown: list[int] | None, left_out: int
+) -> None:
+    guidance = said(*texts)
+    found = fit(guidance, room)
+    lengths = [found.get(one.id, len(one.text)) for one in guidance]
+    for length, least in zip(lengths, shown or [], strict=bool(shown)):
+        assert length >= least, (name, lengths)
+    assert lengths.count(0) >= left_out, name
+    text = real_user.render(guidance, found)
+    if lengths[-1] and room:
+        assert utf8(text) <= room, name
+    whole = [one for one in guidance if one.id not in found]
+    assert all(f"<real_user>{one.text}</real_user>" in text for one in whole)
+    assert text.count("do not fit this model's window") == (
+        sum(n > 0 for n in found.values()) + (0 in found.values())
+    ), "every cut is declared"
+
+
+@given(
+    st.lists(st.text(st.sampled_from("ab<é😀&\n"), min_size=1, max_size=600), max_size=30),
+    st.integers(0, 3_000),
+)
+def test_what_is_shown_fits_and_newer_words_come_first(texts: list[str], room: int) -> None:
+    guidance = said(*texts)
+    found = fit(guidance, room)
+    assert found == fit(guidance, room)
+    text = real_user.render(guidance, found)
+    none = dict.fromkeys((one.id for one in guidance), 0)
+    assert utf8(text) <= max(room, utf8(real_user.render(guidance, none)))
+    assert text.count("<real_user>") == sum(found.get(one.id) != 0 for one in guidance)
+    shares = [min(found.get(one.id, len(one.text)) / len(one.text), 1) for one in guidance]
+    left_out = [share == 0 for share in shares]
+    assert left_out == sorted(left_out, reverse=True), "the oldest are left out"
