@@ -17,7 +17,7 @@ import zmq
 import zmq.asyncio
 
 from houston_shared import wire
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import holder
 from houston_shared.wire import ControlRequest, Denied, Done, Notice, Status
@@ -44,8 +44,9 @@ class ControlClient:
         """Send `message` and return its answer.
 
         timeout: seconds, the client's own when None.
-        Raises DaemonNotRunning when no daemon holds the home (or it ends before it answers), and
-        HoustonError with the daemon's own words when it denies, or when it does not answer.
+        Raises DaemonNotRunning when no daemon holds the home, AnswerLost when it ends before it
+        answers, and HoustonError with the daemon's own words when it denies, or when it says
+        nothing.
         """
         _must_run(self._home)
         wait = self._timeout if timeout is None else timeout
@@ -56,7 +57,7 @@ class ControlClient:
         end = time.monotonic() + wait
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(1000 * min(left, _SLICE_SECONDS)) or 1):
-                _must_run(self._home, "It ended before it answered.")
+                _must_run(self._home, asked=True)
                 there = _reach(self._socket, self._home, self._endpoint)
                 if there != self._endpoint:  # a first start, which has just chosen it
                     self._endpoint = there
@@ -120,7 +121,7 @@ class AsyncControlClient:
             done, _ = await asyncio.wait([waiting], timeout=min(left, _SLICE_SECONDS))
             if done:
                 return waiting.result()
-            _must_run(self._home, "It ended before it answered.")
+            _must_run(self._home, asked=True)
         raise _silent(self._home, seconds)
 
     async def _read(self) -> None:
@@ -199,9 +200,12 @@ def _limit(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
 
 
-def _must_run(home: Home, effect: str = "") -> None:
+def _must_run(home: Home, asked: bool = False) -> None:
     if holder(home) is None:
-        raise DaemonNotRunning(f"No daemon runs on {home.path}.", effect)
+        cause = f"No daemon runs on {home.path}."
+        if asked:
+            raise AnswerLost(cause, "It ended before it answered.")
+        raise DaemonNotRunning(cause)
 
 
 def _silent(home: Home, seconds: float) -> HoustonError:

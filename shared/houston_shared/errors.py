@@ -52,3 +52,7 @@ class DaemonNotRunning(HoustonError):
 
     def __init__(self, cause: str, effect: str = "", next: str = "houston daemon start") -> None:
         super().__init__(cause, effect, next, ExitCode.DAEMON_NOT_RUNNING)
+
+
+class AnswerLost(DaemonNotRunning):
+    """The daemon ended after it was asked: what was asked may be done, or not."""

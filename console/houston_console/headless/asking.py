@@ -3,7 +3,7 @@
 import argparse
 
 from houston_shared.config import Loaded
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import DaemonNotRunning
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
@@ -26,19 +26,8 @@ def speaker(arguments: argparse.Namespace, loaded: Loaded) -> str:
     return str(arguments.claimed or loaded.config.console.name)
 
 
-def ask(loaded: Loaded, message: ControlRequest) -> Done:
-    """Send a message that may safely be sent twice, and again once if no answer came.
+def ask(loaded: Loaded, message: ControlRequest, maybe: str, look: str) -> Done:
+    """Send a message that may safely be sent twice; see `houston_shared.sending.send`."""
+    from houston_shared.sending import send  # zmq: 40 ms that readers do not pay
 
-    Raises DaemonNotRunning, and HoustonError with the daemon's words when it denies.
-    """
-    from houston_shared.control_client import ControlClient  # zmq: 40 ms that readers do not pay
-
-    with ControlClient(loaded.home) as client:
-        try:
-            answer = client.ask(message)
-        except HoustonError as problem:
-            if problem.code is not ExitCode.BUSY:
-                raise
-            answer = client.ask(message)
-    assert isinstance(answer, Done)
-    return answer
+    return send(loaded.home, message, maybe, look)

@@ -57,11 +57,10 @@ def _change(arguments: argparse.Namespace, loaded: Loaded) -> Guidance:
             f"houston guidance {said.rollout}",
         )
     claimed = asking.speaker(arguments, loaded)
-    if arguments.withdraw:
-        done = asking.ask(loaded, Withdraw(id=said.id, claimed=claimed))
-    else:
+    message: Withdraw | EditGuidance = Withdraw(id=said.id, claimed=claimed)
+    if not arguments.withdraw:
         text, seen = arguments.edit[1], said.revision
         message = EditGuidance(id=said.id, revision=seen, text=text, claimed=claimed)
-        done = asking.ask(loaded, message)
+    done = asking.ask(loaded, message, "It may have been changed.", f"houston guidance {rollout}")
     assert done.guidance is not None
     return done.guidance

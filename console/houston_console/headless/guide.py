@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         mode=with_mode,
         claimed=asking.speaker(arguments, loaded),
     )
-    said = asking.ask(loaded, message).guidance
+    look = f"houston guidance {rollout.id}"
+    said = asking.ask(loaded, message, "The guidance may have been queued.", look).guidance
     assert said is not None
     if arguments.json:
         out.json_line(views.guidance(said))

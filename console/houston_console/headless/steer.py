@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded, action: Action) -> int:
     name = asking.meant(reader, arguments.rollout).id
     claimed = asking.speaker(arguments, loaded)
     message = Steer(rollout=name, action=action, reason=arguments.reason, claimed=claimed)
-    asking.ask(loaded, message)
+    asking.ask(loaded, message, "It may have been heard.", f"houston rollout show {name}")
     if arguments.wait is None:
         now = reader.run(rollouts.rollout(name))
     else:

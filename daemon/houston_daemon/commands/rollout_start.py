@@ -9,8 +9,9 @@ from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import ExitCode
+from houston_shared.sending import send
 from houston_shared.task import load_task
-from houston_shared.wire import AskStatus, Done, StartRollouts, Status
+from houston_shared.wire import AskStatus, StartRollouts, Status
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +31,11 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     with ControlClient(loaded.home) as client:
         status = client.ask(AskStatus())
         running = status.engines if isinstance(status, Status) else {}
-        rollouts.check_engine(loaded, engine, running)
-        rollouts.check_machine(task)
-        specs = rollouts.specs(loaded, task, engine, arguments.n, arguments.seed)
-        done = client.ask(StartRollouts(request=uuid.uuid4().hex, specs=specs))
-    assert isinstance(done, Done)
+    rollouts.check_engine(loaded, engine, running)
+    rollouts.check_machine(task)
+    specs = rollouts.specs(loaded, task, engine, arguments.n, arguments.seed)
+    message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
+    done = send(loaded.home, message, "They may have been queued.", "houston rollout list")
     for rollout in done.rollouts:
         if arguments.json:
             out.json_line({"rollout": rollout, "task": task.task.name, "state": "queued"})

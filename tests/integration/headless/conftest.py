@@ -64,8 +64,16 @@ class Desk:
 
     def start(self) -> "Desk":
         self.station.start()
-        self._lock.take(Owner(pid=os.getpid(), since=""))
+        self.hold()
         return self
+
+    def hold(self) -> None:
+        """Hold the home, as a daemon does."""
+        self._lock.take(Owner(pid=os.getpid(), since=""))
+
+    def let_go(self) -> None:
+        """As a daemon that ended."""
+        self._lock.release()
 
     def begin(self, *words: str) -> Command:
         """Run `houston WORDS…` beside the test."""

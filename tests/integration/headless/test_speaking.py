@@ -23,6 +23,26 @@ def test_guidance_is_queued_heard_and_shown(desk: Desk) -> None:
     assert step["guidance"] == [{"id": now["id"], "author": now["author"], "text": now["text"]}]
 
 
+def test_a_daemon_that_ends_at_that_moment_may_have_queued_it(desk: Desk) -> None:
+    rollout = desk.station.working().rollout
+    desk.station.stop()
+    words = {
+        ("guide", rollout, "x"): f"houston guidance {rollout}",
+        ("rollout", "pause", rollout): f"houston rollout show {rollout}",
+    }
+    for said, look in words.items():
+        desk.hold()
+        speaking = desk.begin(*said)
+        time.sleep(1.5)
+        desk.let_go()
+        assert speaking.ends() == 69
+        assert speaking.process.stderr
+        told = speaking.process.stderr.read().decode()
+        assert "ended before it answered" in told
+        assert " may have been " in told
+        assert f"next: {look}\n" in told
+
+
 def test_modes_words_and_standard_input(desk: Desk) -> None:
     rollout = desk.station.working().rollout
     desk.json("guide", rollout, "several", "words", "--wake")
