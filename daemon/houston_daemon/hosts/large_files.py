@@ -1,55 +1,66 @@
 """Copies of files that are too large for the shadow repository, made at marks only.
 
-A copy shares its blocks with the original where the file system can (FICLONE, ioctl_ficlone(2)),
-and never its inode: the agent cannot change what was stored. Named after inode, size and time, so
-that an untouched file is stored once.
+A copy shares its blocks with the original where the file system can, takes what the file holds
+and not its holes elsewhere, and never shares its inode: the agent cannot change what was stored.
+Named after inode, size and time, so that an untouched file is stored once. One mark copies so
+many bytes and no more, and leaves the disk room to go on.
 """
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
+from houston_daemon.hosts import sparse_copy
 from houston_daemon.hosts.beneath import Beneath
 from houston_daemon.hosts.snapshot_scan import FileMark
 
-_FICLONE = 0x40049409
+MOST = 8 << 30
+"""Bytes that one mark copies."""
 _SPARE = 1 << 30
 """Bytes of disk that stay free for the rollout itself."""
 
 
-def store(workspace: Beneath, path: str, mark: FileMark, folder: Path) -> str:
-    """Copy a file into `folder`; returns the copy's name, empty when there was no room or no file.
+class Copies:
+    """The copies of one mark, in `folder`."""
 
-    A file that changes while it is copied is stored as it was read.
-    """
-    _, size, mtime, _, inode = mark
-    name = f"{inode:x}-{size:x}-{mtime:x}"
-    target = folder / name
-    if target.exists():
-        return name
-    folder.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(folder).free < size + _SPARE:
-        return ""
-    beside = folder / "copy.new"
-    try:
-        source = workspace.open(path, os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        with beside.open("wb") as file:
-            copy(source, file.fileno())
-    finally:
-        os.close(source)
-    beside.replace(target)
-    return name
+    def __init__(self, workspace: Beneath, folder: Path, most: int = MOST) -> None:
+        self._workspace = workspace
+        self._folder = folder
+        self._left = most
 
+    def store(self, path: str, mark: FileMark) -> tuple[str, str]:
+        """Copy a file; returns the copy's name and, when there is none, why.
 
-def copy(source: int, target: int) -> None:
-    """Copy one open file into another, by reference where the file system can."""
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:
-        at = 0
-        while sent := os.sendfile(target, source, at, 1 << 26):
-            at += sent
+        A file that changes while it is copied is stored as it was read.
+        """
+        _, size, mtime, _, inode = mark
+        name = f"{inode:x}-{size:x}-{mtime:x}"
+        target = self._folder / name
+        if target.exists():
+            return name, ""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            source = self._workspace.open(path, os.O_RDONLY)
+        except OSError as error:
+            return "", f"cannot be read: {error.strerror}"
+        try:
+            return self._copy(source, target)
+        finally:
+            os.close(source)
+
+    def _copy(self, source: int, target: Path) -> tuple[str, str]:
+        taken = sparse_copy.data_bytes(source)
+        if taken > self._left:
+            return "", "too large to copy at this mark"
+        if shutil.disk_usage(self._folder).free < taken + _SPARE:
+            return "", "no room on the disk for a copy"
+        self._left -= taken
+        beside = self._folder / "copy.new"
+        try:
+            with beside.open("wb") as file:
+                sparse_copy.copy(source, file.fileno())
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            return "", f"could not be copied: {error.strerror}"
+        beside.replace(target)
+        return target.name, ""

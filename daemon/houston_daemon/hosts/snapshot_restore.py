@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pygit2
 
-from houston_daemon.hosts import large_files
+from houston_daemon.hosts import sparse_copy
 from houston_daemon.hosts.beneath import Beneath
 from houston_daemon.hosts.snapshot_names import shown
 from houston_daemon.hosts.snapshot_scan import FileMark, scan
@@ -99,7 +99,7 @@ def _bring_back(folder: Beneath, path: str, recorded: Beside, large: Path) -> bo
         return False
     target = folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with (large / recorded.stored).open("rb") as source, os.fdopen(target, "wb") as output:
-        large_files.copy(source.fileno(), output.fileno())
+        sparse_copy.copy(source.fileno(), output.fileno())
         os.fchmod(output.fileno(), recorded.mode & 0o777)
         os.utime(output.fileno(), ns=(recorded.mtime_ns, recorded.mtime_ns))
     return True

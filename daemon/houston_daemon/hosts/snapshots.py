@@ -47,11 +47,12 @@ Change = tuple[str, Side, Side]
 
 
 class ShadowRepository:
-    """Snapshots of `workspace`, kept in `folder`."""
+    """Snapshots of `workspace`, kept in `folder`; a mark copies `most_copied` bytes at most."""
 
-    def __init__(self, workspace: Path, folder: Path) -> None:
+    def __init__(self, workspace: Path, folder: Path, most_copied: int = large_files.MOST) -> None:
         self.workspace = workspace
         self.folder = folder
+        self._most_copied = most_copied
         self._repo: pygit2.Repository | None = None
         self._head = ""
         self._files: dict[str, TreeFile] = {}
@@ -137,16 +138,19 @@ class ShadowRepository:
     def _beside(self, path: str, mark: FileMark) -> Beside:
         """The record of a large file; keeps what is known of its copy while it is untouched."""
         old = self._about.beside.get(path)
-        untouched = old is not None and (old.size, old.mtime_ns) == (mark[1], mark[2])
-        stored = old.stored if old is not None and untouched else ""
-        return Beside(mark[1], mark[2], mark[0] & 0o777, "large", stored)
+        looks = (mark[1], mark[2], mark[0] & 0o777)
+        if old is not None and (old.size, old.mtime_ns) == looks[:2]:
+            return msgspec.structs.replace(old, mode=looks[2])
+        return Beside(*looks, "large")
 
     def _store_large(self, workspace: Beneath, seen: Scan, about: About) -> None:
-        folder = self.folder / "large"
-        for path, recorded in about.beside.items():
+        copies = large_files.Copies(workspace, self.folder / "large", self._most_copied)
+        for path, recorded in sorted(about.beside.items()):
             if not recorded.stored:
-                name = large_files.store(workspace, path, seen.files[path], folder)
-                about.beside[path] = msgspec.structs.replace(recorded, stored=name)
+                name, why_not = copies.store(path, seen.files[path])
+                kind = recorded.why.partition("; ")[0]
+                why = f"{kind}; not kept: {why_not}" if why_not else kind
+                about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
 
     def _changes(self, seen: Scan, files: dict[str, TreeFile], about: About) -> list[Change]:
         """Every file that differs from the last snapshot."""

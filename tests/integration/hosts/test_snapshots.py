@@ -229,6 +229,44 @@ async def test_large_files_are_recorded_and_stored_at_marks(
     assert stored.stat().st_nlink == 1
 
 
+async def test_a_file_with_holes_costs_what_it_holds(
+    shadow: ShadowRepository, workspace: Path, tmp_path: Path
+) -> None:
+    size, at = 40 << 30, 30 << 30
+    with (workspace / "holes").open("wb") as file:
+        file.write(b"begin")
+        file.seek(at)
+        file.write(b"middle")
+        file.truncate(size)
+    with (workspace / "nothing").open("wb") as file:
+        file.truncate(size)
+    marked = await shadow.take("mark", mark=True)
+    kept = list((tmp_path / "shadow" / "large").iterdir())
+    assert [path.stat().st_size for path in kept] == [size, size]
+    assert sum(path.stat().st_blocks * 512 for path in kept) < 1 << 20
+    assert await shadow.restore(marked.commit, tmp_path / "back") == []
+    back = tmp_path / "back" / "holes"
+    assert (back.stat().st_size, back.stat().st_blocks * 512 < 1 << 20) == (size, True)
+    with back.open("rb") as file:
+        assert file.read(6) == b"begin\0"
+        file.seek(at)
+        assert file.read(7) == b"middle\0"
+
+
+async def test_one_mark_copies_so_much_and_names_the_rest(workspace: Path, tmp_path: Path) -> None:
+    made = ShadowRepository(workspace, tmp_path / "shadow", most_copied=LARGE + 1_000_000)
+    for name in ("a", "b"):
+        (workspace / name).write_bytes(name.encode() * (LARGE + 1))
+    marked = await made.take("mark", mark=True)
+    notes = [file.note for file in marked.files]
+    assert notes == ["large", "large; not kept: too large to copy at this mark"]
+    assert (await made.take("untouched")).commit == marked.commit
+    again = await made.take("mark", mark=True)
+    assert await made.restore(again.commit, tmp_path / "back") == []
+    assert await made.restore(marked.commit, tmp_path / "first") == ["b"]
+    await made.close()
+
+
 async def test_an_unstored_large_file_that_still_lies_there_is_kept(
     shadow: ShadowRepository, workspace: Path
 ) -> None:
