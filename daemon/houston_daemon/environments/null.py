@@ -37,7 +37,7 @@ class NullEnvironment:
         self._catalog = Catalog({"noop": Noop, "finish": Finish})
         self.tools: Sequence[ToolSpec] = self._catalog.tools
 
-    async def open(self) -> None:
+    async def open(self, begun: bool = False) -> None:
         """Nothing to make."""
 
     def check(self, call: Call) -> Call:

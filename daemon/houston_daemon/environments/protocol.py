@@ -78,8 +78,12 @@ class Environment(Protocol):
 
     tools: Sequence[ToolSpec]
 
-    async def open(self) -> None:
-        """Make the world, or find it again after a restart."""
+    async def open(self, begun: bool = False) -> None:
+        """Make the world, or find it again after a restart.
+
+        begun: the rollout has steps in this world already. Raises HoustonError when the world is
+        gone or cannot be made.
+        """
         ...
 
     def check(self, call: Call) -> Call:

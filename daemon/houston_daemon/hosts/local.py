@@ -1,8 +1,9 @@
 """This machine as a host of one rollout: its folders, terminals, sandboxed processes, snapshots.
 
 Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, and `private/`
-(the sandbox's own home and /tmp, shared by the rollout's terminals). Nothing here is the daemon's:
-whoever makes a LocalHost of the same root and rollout finds what an earlier one left.
+(the sandbox's own home and /tmp, shared by the rollout's terminals); `<root>/prepared/<rollout>`
+notes that the workspace was made. Nothing here is the daemon's: whoever makes a LocalHost of the
+same root and rollout finds what an earlier one left.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import spawn, terminal_start, terminal_state
+from houston_daemon.hosts import spawn, terminal_start, terminal_state, workspace_copy
 from houston_daemon.hosts.errors import TerminalMissing
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.protocol import Finished, TerminalStatus
@@ -62,6 +63,7 @@ class LocalHost:
         )
         self.inside = self.sandbox.inside
         """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""
+        self._note = root.absolute() / "prepared" / rollout
         self._terminals: dict[str, LocalTerminal] = {}
         self._opening = asyncio.Lock()
         self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
@@ -70,16 +72,18 @@ class LocalHost:
         """Try a real spawn; None when it works, else cause and next step."""
         return await probe(self.sandbox)
 
-    async def prepare(self, source: Path | None) -> None:
+    async def prepare(self, source: Path | None, begun: bool = False) -> None:
         """Make the rollout's folders; copy `source` into the workspace the first time only.
 
-        Raises HoustonError when the sandbox does not work here or `source` cannot be copied.
+        begun: the rollout has steps already, so there must be a workspace.
+        Raises HoustonError when the sandbox does not work here, `source` cannot be copied, or the
+        workspace was made once and is gone.
         """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        await asyncio.to_thread(workspace_copy.make, source, self.workspace, self._note, begun)
         for path in (self.sandbox.home, self.sandbox.temporary, self.folder / "terminals"):
             path.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        if not self.workspace.exists():
-            await asyncio.to_thread(_copy_whole, source, self.workspace)
         trouble = await self.probe()
         if trouble is not None:
             raise trouble
@@ -213,22 +217,6 @@ class LocalHost:
 
     def _tmux(self) -> Tmux:
         return Tmux(socket_for(self.folder / "terminals"))
-
-
-def _copy_whole(source: Path | None, target: Path) -> None:
-    """Copy a folder beside its place and move it there: half a copy is never a workspace."""
-    if source is None:
-        target.mkdir(parents=True)
-        return
-    beside = target.with_name("workspace.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        shutil.copytree(source, beside, symlinks=True)
-    except (OSError, shutil.Error) as error:
-        raise HoustonError(
-            f"The workspace {source} could not be copied: {error}.", "The rollout has no workspace."
-        ) from error
-    beside.rename(target)
 
 
 def _remove(folder: Path) -> None:

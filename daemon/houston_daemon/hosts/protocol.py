@@ -145,8 +145,12 @@ class Host(Protocol):
     inside: str
     """The workspace's path as the agent sees it: /workspace, or the real one without a sandbox."""
 
-    async def prepare(self, source: Path | None) -> None:
-        """Make the rollout's folders; copy `source` into the workspace the first time only."""
+    async def prepare(self, source: Path | None, begun: bool = False) -> None:
+        """Make the rollout's folders; copy `source` into the workspace the first time only.
+
+        begun: the rollout has steps already. Raises HoustonError when a workspace that was made
+        once is gone: it is never made anew in silence.
+        """
         ...
 
     async def terminal(self, name: str, create: bool = False) -> Terminal:

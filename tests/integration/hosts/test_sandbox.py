@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import resource
 import shutil
 import socket
 import subprocess
@@ -269,6 +270,85 @@ async def test_prepare_copies_the_source_once(make_host: MakeHost, tmp_path: Pat
     assert (host.workspace / "link").is_symlink()
     with pytest.raises(HoustonError, match="could not be copied"):
         await make_host(rollout="r2").prepare(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("lost", ["workspace", "its folder", "all of the host"])
+async def test_a_workspace_that_is_gone_is_never_made_anew(
+    lost: str, make_host: MakeHost, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("1")
+    host = make_host()
+    await host.prepare(source)
+    gone = {"workspace": host.workspace, "its folder": host.folder}.get(lost, tmp_path / "root")
+    shutil.rmtree(gone)
+    with pytest.raises(HoustonError, match="is gone; it was there"):
+        await make_host().prepare(source, begun=lost == "all of the host")
+    assert not host.workspace.exists()
+
+
+async def test_a_first_start_that_was_cut_off_copies_again(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("1")
+    half = make_host().workspace.with_name("workspace.new")
+    half.mkdir(parents=True)
+    (half / "b").write_text("half")
+    await make_host().prepare(source)
+    assert [path.name for path in make_host().workspace.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("source", [".", "..", "root", "root/rollouts", "link"])
+async def test_a_source_that_would_be_copied_into_itself_is_refused(
+    source: str, make_host: MakeHost, tmp_path: Path
+) -> None:
+    (tmp_path / "root" / "rollouts").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path)
+    host = make_host()
+    with pytest.raises(HoustonError, match="where its copy would lie") as refused:
+        await host.prepare(tmp_path / source)
+    assert len(str(refused.value)) < 1_000
+    assert not host.workspace.exists()
+
+
+async def test_what_is_no_plain_file_is_left_out_and_named(
+    make_host: MakeHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = tmp_path / "source"
+    (source / "below").mkdir(parents=True)
+    (source / "a").write_text("1")
+    (source / "a").chmod(0o755)
+    (source / "dangling").symlink_to("nowhere")
+    os.mkfifo(source / "below" / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(source / "socket"))
+    with (source / "holes").open("wb") as file:
+        file.truncate(20 << 30)
+    host = make_host()
+    await host.prepare(source)
+    found = sorted(path.name for path in host.workspace.rglob("*"))
+    assert found == ["a", "below", "dangling", "holes"]
+    assert (host.workspace / "a").stat().st_mode & 0o777 == 0o755
+    assert (host.workspace / "holes").stat().st_size == 20 << 30
+    assert "below/pipe" in caplog.text and "socket" in caplog.text
+
+
+async def test_a_failed_copy_gives_a_short_reason(make_host: MakeHost, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(60):
+        (source / f"{number:02}-{'n' * 240}").write_text("xx")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limit[1]))
+    try:
+        with pytest.raises(HoustonError, match="could not be copied") as refused:
+            await make_host().prepare(source)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert "57 more" in str(refused.value) and len(str(refused.value)) <= 1_000
 
 
 async def test_a_machine_without_bubblewrap_is_refused_with_a_way_out(

@@ -55,11 +55,13 @@ class Workstation:
         self._catalog = catalog(task)
         self.tools: Sequence[ToolSpec] = self._catalog.tools
 
-    async def open(self) -> None:
-        """Make the world, or find it again; the first snapshot is the workspace as it was given."""
-        await self._host.prepare(self._source)
-        begun = self._state.load()
-        if not begun:
+    async def open(self, begun: bool = False) -> None:
+        """Make the world, or find it again; the first snapshot is the workspace as it was given.
+
+        begun: the rollout has steps already. Raises HoustonError when its workspace is gone.
+        """
+        await self._host.prepare(self._source, begun)
+        if not self._state.load():
             await self._host.snapshots.take("start", mark=True)
             await asyncio.to_thread(self._state.save)
         self._sessions.open()

@@ -1,0 +1,110 @@
+"""A rollout's workspace as it is given: a copy of the task's folder, made once and never again.
+
+Beside the rollouts' folders lies a note for each workspace that was made. With the note and
+without the workspace, what the agent did is lost, and that is said: a fresh copy in its place
+would look like the agent's own work. This module knows neither sandbox nor snapshots.
+"""
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from houston_daemon.hosts import sparse_copy
+from houston_shared.errors import HoustonError
+
+log = logging.getLogger(__name__)
+
+_NAMED = 3
+_LONGEST = 250
+"""Characters of one file's trouble in a message."""
+
+
+def make(source: Path | None, workspace: Path, note: Path, begun: bool) -> None:
+    """Copy `source` to `workspace`, or find the workspace as it was left.
+
+    note: the file that says that the workspace was made; written here.
+    begun: the caller knows that the rollout has steps already.
+    Pipes, sockets and devices of `source` are left out; the log names them.
+    Raises HoustonError when the workspace is gone, or `source` cannot be copied.
+    """
+    if not workspace.exists():
+        if begun or note.exists():
+            raise HoustonError(
+                f"The workspace {workspace} is gone; it was there when this rollout last ran.",
+                "The rollout cannot go on: a fresh copy would not hold the agent's work.",
+                "Look for what removed it, and start the task again: houston rollout start",
+            )
+        if source is None:
+            workspace.mkdir(parents=True)
+        else:
+            _refuse_around(source, workspace)
+            _copy_whole(source, workspace)
+    if not note.exists():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch(mode=0o600)
+
+
+def _refuse_around(source: Path, workspace: Path) -> None:
+    """A folder that holds the place of its copy would be copied into itself."""
+    if workspace.resolve().is_relative_to(source.resolve()):
+        raise HoustonError(
+            f"The workspace source {source} holds {workspace.parent}, where its copy would lie.",
+            "Nothing was copied: every copy would hold all others.",
+            "Name a smaller folder as [workspace] source, or set hosts.root to another place.",
+        )
+
+
+def _copy_whole(source: Path, workspace: Path) -> None:
+    """Copy beside the workspace's place and move it there: half a copy is never a workspace."""
+    beside = workspace.with_name("workspace.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    special: list[str] = []
+
+    def leave_out(folder: str, names: list[str]) -> list[str]:
+        found = [name for name in names if not _is_plain(Path(folder, name))]
+        special.extend(os.path.relpath(Path(folder, name), source) for name in found)
+        return found
+
+    try:
+        shutil.copytree(source, beside, symlinks=True, ignore=leave_out, copy_function=_copy_file)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise HoustonError(
+            f"The workspace {source} could not be copied: {_shortly(error)}.",
+            "The rollout has no workspace.",
+        ) from error
+    if special:
+        log.warning("left out of the workspace, no plain files: %s", _some(special, 20))
+    beside.rename(workspace)
+
+
+def _copy_file(source: str, target: str) -> str:
+    if Path(source).is_symlink():
+        shutil.copy2(source, target, follow_symlinks=False)
+        return target
+    with Path(source).open("rb") as old, Path(target).open("wb") as new:
+        sparse_copy.copy(old.fileno(), new.fileno())
+    shutil.copystat(source, target)
+    return target
+
+
+def _is_plain(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _shortly(error: OSError | shutil.Error) -> str:
+    """The first few troubles of a copy, in a few hundred characters."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return _some([f"{entry[0]}: {entry[2]}" for entry in error.args[0]], _NAMED)
+    return _some([str(error)], 1)
+
+
+def _some(texts: Sequence[str], most: int) -> str:
+    shown = "; ".join(
+        text if len(text) <= _LONGEST else text[:_LONGEST] + "…" for text in texts[:most]
+    )
+    return shown if len(texts) <= most else f"{shown}; and {len(texts) - most} more"
