@@ -11,11 +11,11 @@ import msgspec
 
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import TaskRecord, Thoughts
-from houston_shared.toml_file import Settings, convert, parse, read
+from houston_shared.toml_file import Settings, convert, parse, read_text
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class Workspace(Settings, frozen=True):
@@ -32,7 +32,7 @@ class Budget(Settings, frozen=True):
     """Steps before the rollout ends."""
     active_seconds: Seconds = 36_000.0
     """Active time: without pauses, downtime and waiting for an evaluation slot."""
-    evaluations: Annotated[int, msgspec.Meta(ge=0)] = 3
+    evaluations: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 3
     """Submissions to the evaluator."""
     context_tokens: Positive = 100_000
     """A context longer than this is forked; less where the engine's window is smaller."""
@@ -46,7 +46,7 @@ class Budget(Settings, frozen=True):
     """How long a running command must have been silent before input_in_session may answer it."""
     sleep_seconds: Seconds = 3_600.0
     """Longest single sleep."""
-    minimum_steps: Annotated[int, msgspec.Meta(ge=1)] = 1
+    minimum_steps: Positive = 1
     """`finish` is refused before this step."""
 
 
@@ -79,7 +79,7 @@ class Sandbox(Settings, frozen=True):
 class Sampling(Settings, frozen=True):
     """How the policy samples."""
 
-    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.7
     """0 takes the likeliest token."""
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     """Nucleus; 1 keeps every token."""
@@ -156,15 +156,28 @@ def load_task(path: Path) -> LoadedTask:
 
     Raises ConfigurationError naming the file, the key and what is allowed.
     """
-    file = (path / "task.toml" if path.is_dir() else path).absolute()
-    task = convert(read(file), Task, str(file))
+    file = (path / "task.toml" if _is_folder(path) else path).absolute()
+    text = read_text(file)
+    task = convert(parse(text, str(file)), Task, str(file))
     instructions = _instructions(task, file)
-    if task.workspace.source and not (file.parent / task.workspace.source).is_dir():
+    _check_source(task.workspace.source, file)
+    return LoadedTask(task, file, text, instructions)
+
+
+def _check_source(source: str, file: Path) -> None:
+    """A workspace lies inside the task's folder, so that a task is whole wherever it is copied."""
+    inside = not Path(source).is_absolute() and ".." not in Path(source).parts
+    if source and not (inside and _is_folder(file.parent / source)):
         raise ConfigurationError(
-            f"{file}: `workspace.source` names {task.workspace.source!r}, "
-            f"which is no folder beside the task file."
+            f"{file}: `workspace.source` names {source!r}, which is no folder beside the task file."
         )
-    return LoadedTask(task, file, file.read_text(encoding="utf-8"), instructions)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # it may not be looked at: reading it will say why
+        return False
 
 
 def parse_task(record: TaskRecord) -> Task:
@@ -180,7 +193,7 @@ def _instructions(task: Task, file: Path) -> str:
         )
     if task.instructions:
         return task.instructions
-    beside = file.parent / task.instructions_file
-    if not beside.is_file():
-        raise ConfigurationError(f"{file}: `instructions_file` names {beside}, which is no file.")
-    return beside.read_text(encoding="utf-8")
+    try:
+        return read_text(file.parent / task.instructions_file)
+    except ConfigurationError as problem:
+        raise ConfigurationError(f"{file}: `instructions_file`: {problem.cause}") from None

@@ -11,6 +11,9 @@ from houston_daemon.rollout.clock import ActiveClock
 from houston_shared.records import Result
 from houston_shared.task import Task
 
+LONGEST_SECONDS = 1e9
+"""No clock shows more, whatever a stored task says."""
+
 
 @dataclass(slots=True)
 class Scores:
@@ -90,5 +93,5 @@ def tail(step: int, budgets: Budgets, notes: tuple[str, ...] = ()) -> str:
 
 def hours(seconds: float) -> str:
     """Seconds as h:mm:ss."""
-    whole = int(seconds)
+    whole = int(min(seconds, LONGEST_SECONDS))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -12,8 +12,8 @@ from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import Leaving, leave, stops_call, stops_sample
 from houston_daemon.rollout.limits import check_head, limits
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, Delivered, ObservationBody, Result
-from houston_shared.task import Budget, Evaluate, Task
+from houston_shared.records import Call, Delivered, ObservationBody, Result, TaskRecord
+from houston_shared.task import Budget, Evaluate, Task, parse_task
 from houston_shared.wire import Control, Waiting
 
 SAID = (Delivered(id="g", author="ann", text="wait"),)
@@ -148,6 +148,24 @@ def test_the_tail_is_one_line_with_what_is_left() -> None:
         "score last 30, best 40]"
     ]
     assert hours(36_061.9) == "10:01:01"
+    assert hours(float("inf")) == hours(1e9), "whatever an older home holds"
+
+
+@pytest.mark.parametrize("key", ["active_seconds", "sleep_seconds", "command_seconds"])
+@pytest.mark.parametrize("value", ["inf", "nan", "-inf", "0", "1e10", "1e400"])
+def test_a_budget_of_time_is_a_number_that_a_clock_can_reach(key: str, value: str) -> None:
+    text = f'name = "t"\ninstructions = "x"\n[budget]\n{key} = {value}\n'
+    record = TaskRecord(name="t", folder="", definition=text, instructions="x")
+    with pytest.raises(HoustonError, match=key):
+        parse_task(record)
+
+
+@pytest.mark.parametrize("key", ["steps", "evaluations", "context_tokens", "minimum_steps"])
+def test_a_budget_that_is_counted_is_bounded_too(key: str) -> None:
+    text = f'name = "t"\ninstructions = "x"\n[budget]\n{key} = 99999999999999999999\n'
+    record = TaskRecord(name="t", folder="", definition=text, instructions="x")
+    with pytest.raises(HoustonError, match=key):
+        parse_task(record)
 
 
 def evaluation(score: float | None, counted: bool = True) -> Result:
