@@ -3,7 +3,7 @@
 import sqlite3
 from typing import TYPE_CHECKING
 
-from houston_shared.records import Head, TaskRecord
+from houston_shared.records import ENDED, Head, TaskRecord
 from houston_shared.store.bodies import (
     Assigned,
     CancelAsked,
@@ -68,8 +68,9 @@ def state(connection: sqlite3.Connection, event: "Event", body: StoredState) -> 
     """The state, why, and who owns a pause."""
     owner = body.by if body.state == "paused" else ""
     connection.execute(
-        "UPDATE rollouts SET state = ?, paused_by = ?, reason = ?, activity = '' WHERE id = ?",
-        (body.state, owner, body.reason, event.rollout),
+        "UPDATE rollouts SET state = ?1, paused_by = ?2, reason = ?3, activity = '',"
+        " cancelling = CASE WHEN ?4 THEN '' ELSE cancelling END WHERE id = ?5",
+        (body.state, owner, body.reason, body.state in ENDED, event.rollout),
     )
 
 

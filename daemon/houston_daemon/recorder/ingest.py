@@ -126,7 +126,7 @@ def _lease(store: Store, row: Rollout, message: FromWorker, routing: bytes) -> N
 
 def _keep(store: Store, row: Rollout, message: IngestRequest, place: Slot, body: Body) -> Stored:
     intent = message.intent if isinstance(message, StoreIntent) else None
-    earlier = _stored_before(store, place)
+    earlier = _stored_before(store, row, place)
     if earlier is not None:
         again: tuple[Delivered, ...] = ()
         if isinstance(message, StoreObservation):
@@ -135,13 +135,13 @@ def _keep(store: Store, row: Rollout, message: IngestRequest, place: Slot, body:
     _alive(row)
     check(store, row, message)
     seq = store.journal.append(place.key, place.kind, body)
-    if isinstance(message, StoreObservation):
+    if isinstance(message, StoreObservation) and not row.cancelling:  # nobody would hear it
         joined = guidance.deliver(store, row.id, message.step, message.attempt)
         return Stored(seq, joined)
     return Stored(seq, intent=intent)
 
 
-def _stored_before(store: Store, place: Slot) -> int | None:
+def _stored_before(store: Store, row: Rollout, place: Slot) -> int | None:
     """Sequence of the same words under the same key; raises Refusal when the words differ."""
     found = store.connection.execute(
         "SELECT seq, body, blob FROM events WHERE rollout = ? AND step = ? AND attempt = ?"
@@ -156,6 +156,7 @@ def _stored_before(store: Store, place: Slot) -> int | None:
         return int(seq)  # erased since: the words cannot be compared any more
     then = msgspec.msgpack.decode(data, type=type(place.words))
     if encode(then) != encode(place.words):
+        _alive(row)  # whatever ended the rollout may have closed the step before its worker did
         raise Refusal(
             "SEQ_CONFLICT",
             f"{place.key.part} of step {place.key.step} of {place.key.rollout} is stored already"

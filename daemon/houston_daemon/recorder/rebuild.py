@@ -85,6 +85,12 @@ def page(store: Store, row: Rollout, first: int) -> Steps:
     return Steps(steps=tuple(found), more=False)
 
 
+def open_step(store: Store, row: Rollout) -> StepRecord | None:
+    """The step that was sampled and not closed."""
+    found: StepRecord | None = _run(store, steps.record(row.id, row.steps + 1))
+    return None if found is None or found.observation is not None else found
+
+
 def record(store: Store, seq: int | None, kind: type[R]) -> R | None:
     """The body of an event; None where there is no event or its body was erased."""
     if seq is None:

@@ -4,6 +4,7 @@ A pause has an owner: `person:<name>`, `engine`, …; who may resume is decided 
 moves is written down here.
 """
 
+from houston_daemon.recorder import open_step
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.protocol import Wanted
 from houston_daemon.recorder.store import Rollout, Store
@@ -12,6 +13,8 @@ from houston_shared.store.bodies import StoredState
 
 ENGINE = "engine"
 """Owner of a pause because an engine is down."""
+REASON_LIMIT = 2_000
+"""Characters of a reason that are stored: an engine may answer with a whole page."""
 
 
 def move(
@@ -20,6 +23,13 @@ def move(
     """Append the change of state and return its sequence; raises ValueError for a wrong one."""
     if state not in TRANSITIONS[row.state]:
         raise ValueError(f"{row.id} is {row.state} and cannot become {state}")
+    if state in ("cancelled", "failed"):
+        how = f"cancelled by {by}" if state == "cancelled" else "the rollout failed"
+        open_step.close(store, row, how, active_us)
+        if state == "cancelled":
+            reason = f"{how}: {reason}" if reason else how
+    if len(reason) > REASON_LIMIT:
+        reason = f"{reason[: REASON_LIMIT - 2]} …"
     change = StoredState(state=state, by=by, reason=reason, active_us=active_us)
     seq = store.journal.append(Key(row.id), "state", change)
     if state in ("queued", "running"):

@@ -3,8 +3,11 @@
 import pytest
 
 from houston_daemon.recorder.protocol import StopAsked, Wanted
+from houston_daemon.recorder.verify import verify
 from houston_shared import records, wire
-from tests.support.recorder_client import TASK, Person, Station, spec
+from houston_shared.store.queries import steps
+from houston_shared.store.reader import Reader
+from tests.support.recorder_client import TASK, Person, Station, call, spec
 
 
 def state(station: Station, rollout: str) -> tuple[str, str]:
@@ -97,7 +100,10 @@ def test_a_worker_is_told_to_cancel_and_ends_it(station: Station) -> None:
     assert isinstance(steer(person, worker.rollout, "pause"), wire.Denied)
     assert isinstance(worker.say(wire.Moved, state="cancelled"), wire.Ack)
     assert worker.say(wire.Moved, state="cancelled").duplicate
-    assert station.query("SELECT state, reason FROM rollouts") == [("cancelled", "because")]
+    ((now, reason, cancelling),) = station.query("SELECT state, reason, cancelling FROM rollouts")
+    assert (now, cancelling) == ("cancelled", "")
+    assert reason.startswith("cancelled by person:")
+    assert reason.endswith(": because")
 
 
 @pytest.mark.parametrize("how", ["the worker ends", "the daemon restarts"])
@@ -110,6 +116,44 @@ def test_a_cancel_outlives_the_worker_that_should_do_it(station: Station, how: s
         station.restart()
     assert state(station, worker.rollout)[0] == "cancelled"
     assert station.recorder.runnable() == []
+
+
+ENDS = {
+    "the worker ends it": ("cancelled", lambda s, w: w.say(wire.Moved, state="cancelled")),
+    "the worker dies": ("cancelled", lambda s, w: s.recorder.worker_ended(w.rollout, w.lease, "")),
+    "the daemon restarts": ("cancelled", lambda s, w: s.restart()),
+    "it fails": ("failed", lambda s, w: w.say(wire.Moved, state="failed", reason="x" * 9_000)),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_step_that_was_under_way_can_be_seen(station: Station, name: str) -> None:
+    worker, person = station.working(), station.person()
+    worker.step(1)
+    worker.sample(2, calls=tuple(call(2, index) for index in range(3)))
+    worker.intent(2, 0)
+    worker.result(2, 0)
+    worker.intent(2, 1)
+    ended, end = ENDS[name]
+    if ended == "cancelled":
+        steer(person, worker.rollout, "cancel")
+    person.ask(wire.Guide(id="g", rollout=worker.rollout, text="too late"))
+    end(station, worker)
+    assert state(station, worker.rollout)[0] == ended
+    with Reader(station.home) as reader:
+        step = reader.run(steps.record(worker.rollout, 2))
+    assert step is not None
+    assert step.observation is not None
+    assert [one.kind for one in step.results[1:]] == ["interrupted"] * 2
+    assert "outcome is unknown" in step.results[1].text
+    assert "not run" in step.results[2].text
+    why = "cancelled by person:" if ended == "cancelled" else "the rollout failed"
+    assert why in step.results[1].text
+    assert why in step.observation.tail
+    assert step.guidance == (), "nobody heard it"
+    assert station.query("SELECT steps, errors FROM rollouts") == [(2, 1)]
+    assert station.query("SELECT length(reason) <= 2000 FROM rollouts") == [(1,)]
+    assert verify(station.home).sound
 
 
 def test_only_the_engine_resumes_what_waits_for_it(station: Station) -> None:
