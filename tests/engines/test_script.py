@@ -78,6 +78,11 @@ async def test_an_interrupt_cuts_a_delay_short_and_plays_the_line_again(tmp_path
 BROKEN = {
     "no JSON": "{",
     "an unknown key": '{"thougt": "x"}',
+    "too many brackets": '{"thought": ' + "[" * 5_000 + "]" * 5_000 + "}",
+    "arguments too deep": '{"calls": [{"name": "a", "arguments": {"a": '
+    + "[" * 5_000
+    + "]" * 5_000
+    + "}}]}",
     "arguments that are no object": '{"calls": [{"name": "a", "arguments": [1]}]}',
 }
 
@@ -87,6 +92,14 @@ def test_a_broken_line_is_named(tmp_path: Path, case: str) -> None:
     (tmp_path / "s.jsonl").write_text('{"thought": "fine"}\n' + BROKEN[case] + "\n")
     with pytest.raises(ConfigurationError, match="Line 2"):
         ScriptEngine(tmp_path / "s.jsonl")
+
+
+async def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
+    thought = "a\u2028b\x85c\u2029d"
+    line = json.dumps({"thought": thought}, ensure_ascii=False)
+    (tmp_path / "s.jsonl").write_text(f"{line}\r\n{line}\n", encoding="utf-8", newline="")
+    engine = ScriptEngine(tmp_path / "s.jsonl")
+    assert [(await engine.sample(ask(), asyncio.Event())).thought for _ in "12"] == [thought] * 2
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -89,11 +89,11 @@ def read_script(path: Path) -> list[Line]:
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(f"The script {path} cannot be read: {problem}.") from problem
     lines = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # JSON may hold other line ends as text
         if line.strip():
             try:
                 lines.append(msgspec.json.decode(line, type=Line))
-            except msgspec.DecodeError as problem:
+            except (msgspec.DecodeError, RecursionError) as problem:
                 raise ConfigurationError(
                     f"Line {number} of the script {path} is no step: {problem}.",
                     next='A step is {"thought": text, "calls": [{"name", "arguments"}], "delay"}.',
