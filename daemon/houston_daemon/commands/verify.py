@@ -5,7 +5,9 @@ import argparse
 from houston_daemon.recorder.verify import Report, verify
 from houston_shared import out
 from houston_shared.config import Loaded
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
+
+RESTORE = "Stop the daemon, keep a copy of the home as it is, then restore a backup."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +17,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Check the home; raises HoustonError when there is no database to check."""
-    report = verify(loaded.home)
+    try:
+        report = verify(loaded.home)
+    except HoustonError as problem:
+        if problem.next != "houston verify":
+            raise
+        raise HoustonError(problem.cause, "Nothing was checked.", RESTORE) from None
     if arguments.json:
         out.json_line(report)
     else:
@@ -23,14 +30,25 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE if report.sound else ExitCode.FAILED)
 
 
+def _end(report: Report) -> str:
+    """What is known about a cut end, which only the head file beside the database can show."""
+    if report.vouched >= report.events:
+        return "nothing is missing"
+    return (
+        f"nothing is missing up to event {report.vouched} (the daemon writes down the newest event"
+        " once a second; the events after it were read and are sound)"
+    )
+
+
 def _show(report: Report) -> None:
     for finding in report.findings:
         out.line(finding.text)
     read = f"{report.events} events with {report.bytes / 1e6:.1f} MB read"
     if report.sound:
-        out.line(f"Sound: {read}; nothing is missing up to event {report.vouched}.")
+        out.line(f"Sound: {read}; {_end(report)}.")
     else:
-        out.note(f"Not sound: {read}, {len(report.findings)} findings.")
+        out.note(f"Not sound: {read}, {len(report.findings)} findings. Nothing was changed.")
+        out.note(RESTORE)
     if report.erased:
         out.note(
             f"The bodies of {report.erased} events were erased; what was derived from them"

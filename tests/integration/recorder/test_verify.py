@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_daemon.commands import verify as command
 from houston_daemon.recorder.derive import PRESENCE, TABLES
 from houston_daemon.recorder.verify import Report, verify
 from houston_shared import records, wire
@@ -321,7 +322,7 @@ def test_a_harmed_wal_is_a_cut_end(tmp_path: Path, harm: str) -> None:
 
 
 def test_the_command_says_each_finding_and_exits_1(home: Home) -> None:
-    def command(*flags: str) -> subprocess.CompletedProcess[str]:
+    def said(*flags: str) -> subprocess.CompletedProcess[str]:
         words = ["verify", "--home", str(home.path), *flags]
         return subprocess.run(
             [sys.executable, "-m", "houston_shared.command", *words],
@@ -331,15 +332,34 @@ def test_the_command_says_each_finding_and_exits_1(home: Home) -> None:
             check=False,
         )
 
-    sound = command()
+    sound = said()
     assert sound.returncode == 0
     assert sound.stdout.startswith("Sound: ")
-    assert msgspec.json.decode(command("--json").stdout)["sound"] is True
+    assert "; nothing is missing" in sound.stdout
+    assert msgspec.json.decode(said("--json").stdout)["sound"] is True
     _extra_row(home)
     change(home, "UPDATE events SET at = at + 1 WHERE seq = 5")
-    unsound = command()
+    unsound = said()
     assert unsound.returncode == 1
     assert len(unsound.stdout.splitlines()) >= 2
     assert "Event 5 does not fit the chain." in unsound.stdout
-    found = msgspec.json.decode(command("--json").stdout)["findings"]
+    assert "restore a backup" in unsound.stderr
+    assert "houston verify" not in unsound.stderr, "it was just run"
+    found = msgspec.json.decode(said("--json").stdout)["findings"]
     assert {"chain", "table"} == {finding["what"] for finding in found}
+    home.database.write_bytes(b"no database at all" * 400)
+    hopeless = said()
+    assert hopeless.returncode == 1
+    assert "restore a backup" in hopeless.stderr
+    assert "houston verify" not in hopeless.stderr
+
+
+@pytest.mark.parametrize(("vouched", "says"), [(9, "nothing is missing."), (7, "once a second")])
+def test_what_the_end_of_a_live_home_means_is_said_in_words(
+    vouched: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = Report(
+        sound=True, events=9, bytes=1, vouched=vouched, erased=0, seconds=0.1, findings=()
+    )
+    command._show(report)
+    assert says in capsys.readouterr().out
