@@ -12,10 +12,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
-from houston_shared import out
+from houston_shared import out, streams
 from houston_shared.config import load
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.safe_text import safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +66,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (DESIGN §9)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        streams.prepare()
+        code = _run(arguments)
+        out.flush()
+        return code
     except HoustonError as problem:
         out.error(problem)
+        streams.finish()
         return int(problem.code)
     except BrokenPipeError:
         # The reader (head, less) has gone; nothing is left to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.abandon()
         return int(ExitCode.DONE)
     except KeyboardInterrupt:
         return 130
+    except Exception as problem:  # noqa: BLE001 the last resort: a fault of ours, said as such
+        _fault(problem, arguments)
+        streams.finish()
+        return int(ExitCode.FAILED)
+
+
+def _fault(problem: Exception, arguments: list[str]) -> None:
+    """What no part of Houston expected; the trace is for who mends it."""
+    debugging = os.environ.get("HOUSTON_DEBUG") == "1"
+    if debugging:
+        import traceback
+
+        out.note(traceback.format_exc())
+    what = str(problem).strip().partition("\n")[0]
+    words = " ".join(arguments[:2])
+    out.error(
+        HoustonError(
+            f"This is a fault of Houston: {type(problem).__name__}{f': {what}' if what else ''}.",
+            "What was asked may not have been done.",
+            "report it"
+            if debugging
+            else f"report it, with what HOUSTON_DEBUG=1 houston {words} … says",
+        )
+    )
 
 
 def _run(arguments: list[str]) -> int:
+    _check_text(arguments)
     flags, rest = _global_flags(arguments)
     if rest[:1] == ["--version"]:
         from importlib.metadata import version
@@ -87,7 +118,7 @@ def _run(arguments: list[str]) -> int:
     if command is None:
         return _overview(rest)
     module: ModuleType = importlib.import_module(command.module)
-    parser = argparse.ArgumentParser("houston " + " ".join(command.words), description=command.help)
+    parser = _Parser("houston " + " ".join(command.words), description=command.help)
     _add_flags(parser)
     module.arguments(parser)
     parsed = parser.parse_args(rest[len(command.words) :])
@@ -95,6 +126,22 @@ def _run(arguments: list[str]) -> int:
     parsed.home_given = bool(home or os.environ.get("HOUSTON_HOME"))
     loaded = load(home, parsed.config or flags.config)
     return int(module.run(parsed, loaded))
+
+
+def _check_text(arguments: list[str]) -> None:
+    """Bytes that are no text can be no name, no number and nothing to say."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise HoustonError(
+                f"The argument {safe(argument)!r} is not UTF-8 text.", code=ExitCode.USAGE
+            )
+
+
+class _Parser(argparse.ArgumentParser):
+    def print_help(self, file: Any = None) -> None:
+        """As argparse does, but that it could not be written is an error."""
+        out.line(self.format_help().rstrip("\n"))
+        out.flush()
 
 
 def _global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from houston_shared.errors import ConfigurationError
-from houston_shared.home import Home
+from houston_shared.home import Home, unreadable
 from houston_shared.toml_file import Settings, convert, read
 
 DEFAULT_HOME = "trajectories"
@@ -154,19 +154,48 @@ def load(
     convert(tables, Configuration, source)  # so that the file is blamed for its own mistakes
     merged = _merge(tables, environment)
     config = convert(merged, Configuration, f"{source} with {_PREFIX}… variables")
-    base = path.parent if path else Path.cwd()
-    place = Path(named) if named else base / (config.home or DEFAULT_HOME)
-    return Loaded(config, Home(place.expanduser().absolute()), source)
+    return Loaded(config, Home(_place(named, path, config)), source)
+
+
+def _place(named: str | None, file: Path | None, config: Configuration) -> Path:
+    """The home's folder, absolute."""
+    place = Path(named or config.home or DEFAULT_HOME)
+    try:
+        if file and not named:
+            place = file.parent / place
+        place = place.expanduser().absolute()
+        str(place).encode("utf-8")
+    except (OSError, RuntimeError, UnicodeEncodeError):
+        # The current folder was removed, `~name` names nobody, or bytes that are no text.
+        raise ConfigurationError(
+            f"The home {str(place)!r} has no absolute path in UTF-8.",
+            "Nothing was done.",
+            "Name another --home.",
+        ) from None
+    return place
 
 
 def _find(file: str | None, home: str | None) -> Path | None:
     if file:
         return Path(file).absolute()
-    candidates = [Path(home) / "houston.toml"] if home else []
-    candidates.append(Path("houston.toml"))
-    if not home:
-        candidates.append(Path(DEFAULT_HOME) / "houston.toml")
-    return next((path.absolute() for path in candidates if path.is_file()), None)
+    if home and _there(own := Path(home) / "houston.toml", must=True):
+        return own.absolute()
+    here = Path("houston.toml")
+    if _there(here):
+        return here.absolute()
+    if not home and _there(own := Path(DEFAULT_HOME) / "houston.toml", must=True):
+        return own.absolute()
+    return None
+
+
+def _there(file: Path, must: bool = False) -> bool:
+    """Whether there is such a file; with `must`, raises HoustonError where one may not look."""
+    try:
+        return file.is_file()
+    except OSError as problem:
+        if not must:
+            return False
+        raise unreadable(file.parent, problem) from None
 
 
 def _merge(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -178,7 +207,10 @@ def _merge(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, 
         *sections, key = variable.removeprefix(_PREFIX).lower().split("__")
         level = merged
         for section in sections:
-            level[section] = dict(level.get(section, {}))
+            below = level.get(section, {})
+            if not isinstance(below, dict):
+                raise ConfigurationError(f"{variable}: `{section}` is a key, not a section.")
+            level[section] = dict(below)
             level = level[section]
         level[key] = _value(text)
     return merged

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from houston_shared.errors import HoustonError
+
 IPC_PATH_LIMIT = 107
 """Bytes of the longest ipc path that the kernel binds (sun_path, less its end)."""
 
@@ -108,3 +110,13 @@ class Home:
 def _fits(folder: Path) -> bool:
     """Whether the longest socket of this folder is within the kernel's limit."""
     return len(os.fsencode(folder / "control.sock")) <= IPC_PATH_LIMIT
+
+
+def unreadable(home: Path, problem: OSError) -> HoustonError:
+    """The sentence for a home into which this user may not look."""
+    closed = isinstance(problem, PermissionError)
+    return HoustonError(
+        f"The home {home} cannot be read by this user: {problem.strerror}.",
+        "Nothing was done.",
+        "Ask its owner to set `daemon.group` to a group of yours." if closed else "",
+    )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from houston_shared.errors import HoustonError
-from houston_shared.home import Home
+from houston_shared.home import Home, unreadable
 
 _TRIES = 20
 _PAUSE_SECONDS = 0.01
@@ -77,10 +77,7 @@ def holder(home: Home) -> Owner | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
-        raise HoustonError(
-            f"The home {home.path} may not be read by this user: {problem.strerror}.",
-            next="Ask its owner to set `daemon.group` to a group of yours.",
-        ) from None
+        raise unreadable(home.path, problem) from None
     try:
         return None if _try(fd, fcntl.LOCK_SH) else _content(fd)
     finally:

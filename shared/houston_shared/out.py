@@ -1,30 +1,60 @@
 """What commands write: safe lines and JSON Lines on stdout, sentences on stderr."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from houston_shared import streams
 from houston_shared.errors import HoustonError
 from houston_shared.safe_text import safe
 
 
 def line(text: str = "") -> None:
     """One safe line of text on stdout."""
-    sys.stdout.write(safe(text) + "\n")
+    with writing():
+        sys.stdout.write(safe(text) + "\n")
+
+
+def flush() -> None:
+    """Let a reader at the pipe's end see now what was written."""
+    with writing():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Around what writes to stdout; raises HoustonError where that is not possible.
+
+    A reader that has gone (head, less) is no such problem: BrokenPipeError is left as it is.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        streams.abandon()
+        raise HoustonError(
+            f"Standard output cannot be written: {problem.strerror}.", "Not everything was shown."
+        ) from None
 
 
 def json_line(value: Any) -> None:
     """One JSON object on stdout; flushed, so that a reader at the pipe's end sees it now."""
     # JSON escapes C0 itself; C1 and bidi controls are escaped here, for terminals.
     text = msgspec.json.encode(value).decode()
-    sys.stdout.write((text if safe(text) == text else "".join(map(_ascii, text))) + "\n")
-    sys.stdout.flush()
+    if not streams.unicode() or safe(text) != text:
+        text = "".join(map(_ascii, text))
+    with writing():
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def _ascii(character: str) -> str:
     hostile = character != "\n" and safe(character) != character
-    if not hostile:
+    if not hostile and (character.isascii() or streams.unicode()):
         return character
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
@@ -32,8 +62,9 @@ def _ascii(character: str) -> str:
 
 def note(text: str) -> None:
     """One safe line on stderr: progress, never data."""
-    sys.stderr.write(safe(text) + "\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody can be told that nobody can be told
+        sys.stderr.write(safe(text) + "\n")
+        sys.stderr.flush()
 
 
 def error(problem: HoustonError) -> None:

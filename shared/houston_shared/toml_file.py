@@ -17,17 +17,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def read(path: Path) -> dict[str, Any]:
     """The file as plain tables. Raises ConfigurationError when it is missing or not TOML."""
+    return parse(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """What a person wrote into a file. Raises ConfigurationError when it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigurationError(f"There is no file {path}.") from None
     except IsADirectoryError:
-        raise ConfigurationError(f"{path} is a folder, not a TOML file.") from None
+        raise ConfigurationError(f"{path} is a folder, not a file.") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not UTF-8 text.") from None
     except PermissionError:
         raise ConfigurationError(f"{path} may not be read by this user.") from None
-    return parse(text, str(path))
+    except OSError as problem:
+        raise ConfigurationError(f"{path} cannot be read: {problem.strerror}.") from None
 
 
 def parse(text: str, where: str) -> dict[str, Any]:

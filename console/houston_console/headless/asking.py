@@ -4,6 +4,7 @@ import argparse
 
 from houston_shared.config import Loaded
 from houston_shared.errors import DaemonNotRunning
+from houston_shared.store import opening
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
@@ -16,7 +17,7 @@ def meant(reader: Reader, name: str) -> Rollout:
     Raises HoustonError naming near ones, and DaemonNotRunning where there is no database because
     no daemon ever ran on this home.
     """
-    if not reader.home.database.is_file():
+    if not opening.written(reader.home):
         raise DaemonNotRunning(f"No daemon runs on {reader.home.path}, and none ever did.")
     return reader.run(rollouts.rollout(name))
 

@@ -57,10 +57,19 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 
 
 def _text(words: list[str]) -> str:
-    text = sys.stdin.read() if words == ["-"] else " ".join(words)
+    text = _standard_input() if words == ["-"] else " ".join(words)
     if not text.strip():
         raise HoustonError("There is no text to say.", "", "houston guide R TEXT", ExitCode.USAGE)
     return text.strip("\n")
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise HoustonError(
+            "Standard input is not UTF-8 text.", "Nothing was said.", code=ExitCode.USAGE
+        ) from None
 
 
 def _heard(said: Guidance, rollout: Rollout) -> str:

@@ -2,6 +2,11 @@
 
 import argparse
 
+from houston_shared.flags import whole
+
+positive = whole(1)
+"""A whole number from 1 on, for argparse."""
+
 
 def rollout(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """`R`: a rollout's id or a unique beginning of one."""
@@ -25,11 +30,3 @@ def speaker(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name to speak under where annotators share a login; kept, and marked unverified",
     )
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 on, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number

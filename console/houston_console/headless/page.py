@@ -63,11 +63,12 @@ class Page:
         for one in spans:
             content, tone = (one, "") if isinstance(one, str) else one
             text.append(safe(content), STYLES.get(tone, ""))
-        self._console.print(text)
+        with out.writing():
+            self._console.print(text)
 
     def block(self, text: str, indent: str, tone: str = "", limit: int = 0) -> None:
         """Text over several lines, indented; with `limit`, what is cut is counted."""
-        lines = text.splitlines()
+        lines = text.removesuffix("\n").split("\n") if text else []
         shown = lines[:limit] if limit and len(lines) > limit + 1 else lines
         for one in shown:
             self.line(indent, Span(safe(_cut(one) if limit else one), tone))
@@ -91,7 +92,7 @@ class Page:
 
     def flush(self) -> None:
         """Let a reader at the pipe's end see it now."""
-        sys.stdout.flush()
+        out.flush()
 
 
 def _cut(line: str) -> str:

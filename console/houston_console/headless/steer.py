@@ -9,6 +9,7 @@ from houston_console.headless.following import Following
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.flags import seconds
 from houston_shared.records import ENDED
 from houston_shared.store import views
 from houston_shared.store.queries import rollouts
@@ -34,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         nargs="?",
-        type=float,
+        type=seconds,
         const=WAIT_SECONDS,
         metavar="SECONDS",
         help=f"return when the rollout stands so, or fail (75) after SECONDS ({WAIT_SECONDS:g})",

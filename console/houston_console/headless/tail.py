@@ -12,6 +12,7 @@ from houston_shared import out
 from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
+from houston_shared.flags import whole
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import progress, rollouts
 from houston_shared.store.reader import Reader
@@ -28,7 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `-f`, `-n`, `--kind`, `--json`."""
     options.rollout(parser, optional=True)
     parser.add_argument("-f", "--follow", action="store_true", help="go on as events are stored")
-    parser.add_argument("-n", type=int, default=20, metavar="N", help="begin with the last N (20)")
+    parser.add_argument(
+        "-n", type=whole(), default=20, metavar="N", help="begin with the last N (20)"
+    )
     parser.add_argument(
         "--kind",
         action="append",
@@ -60,7 +63,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 def _newest(rollout: str, kinds: tuple[str, ...], count: int) -> Plan[tuple[list[Entry], int]]:
     """The last events, and the sequence after which the next ones are."""
     last = yield from progress.last_seq()
-    headers = yield from progress.newest(max(0, count), rollout, kinds)
+    headers = yield from progress.newest(count, rollout, kinds)
     found = yield from _entries(headers[0].seq, last, rollout, kinds) if headers else _none()
     return found, last
 

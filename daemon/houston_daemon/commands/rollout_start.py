@@ -9,17 +9,22 @@ from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import ExitCode
+from houston_shared.flags import whole
 from houston_shared.sending import send
 from houston_shared.task import load_task
 from houston_shared.wire import AskStatus, StartRollouts, Status
+
+START_LIMIT = 1_000
+"""Most rollouts of one start; the recorder holds to it, too."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`TASK.toml`, `--engine`, `-n`, `--seed`, `--json`."""
     parser.add_argument("task", metavar="TASK.toml", help="task file, or the folder that holds it")
     parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
-    parser.add_argument("-n", type=_positive, default=1, metavar="N", help="how many rollouts (1)")
-    parser.add_argument("--seed", type=int, help="seed of the first; random without")
+    number = whole(1, START_LIMIT)
+    parser.add_argument("-n", type=number, default=1, metavar="N", help="how many rollouts (1)")
+    parser.add_argument("--seed", type=whole(), help="seed of the first; random without")
     parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
 
 
@@ -44,10 +49,3 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if not arguments.json and done.rollouts:
         out.note(f"next: houston tail {done.rollouts[0]} -f")
     return int(ExitCode.DONE)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from houston_shared.errors import HoustonError
-from houston_shared.home import Home
+from houston_shared.home import Home, unreadable
 from houston_shared.store import schema
 
 BUSY_MS = 2_000
@@ -33,7 +33,7 @@ class NoSearchIndex(Exception):
 def open_journal(home: Home) -> Opened:
     """The journal for reading. Raises HoustonError: no database, unreadable, newer schema."""
     path = home.database
-    if not path.is_file() or not path.stat().st_size:
+    if not written(home):
         raise HoustonError(
             f"There is no database in the home {home.path}.",
             "There is nothing to read yet.",
@@ -46,6 +46,14 @@ def open_journal(home: Home) -> Opened:
         opened.connection.close()
         raise
     return opened
+
+
+def written(home: Home) -> bool:
+    """Whether there is a database; raises HoustonError where this user may not look."""
+    try:
+        return home.database.is_file() and home.database.stat().st_size > 0
+    except OSError as problem:
+        raise unreadable(home.path, problem) from None
 
 
 def _check(connection: sqlite3.Connection, home: Home) -> None:

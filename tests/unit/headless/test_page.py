@@ -55,6 +55,10 @@ def test_a_cut_block_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[str
     ]
     Page().block("a\nb", "", limit=1)
     assert capsys.readouterr().out == "a\nb\n", "one more line is shown, not counted"
+    Page().block("a\u2028b\x0cc\nd\n", "")
+    assert capsys.readouterr().out == "a<U+2028>b\u240cc\nd\n", "a line is what a file calls one"
+    Page().block("", "")
+    assert capsys.readouterr().out == ""
     Page().block("x" * 1000, "", limit=9)
     assert capsys.readouterr().out == "x" * 400 + "… 600 more characters (--full)\n"
     assert span("a\nb").text == "a⏎b"

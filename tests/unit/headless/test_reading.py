@@ -299,7 +299,7 @@ ERRORS: dict[str, tuple[Callable[[WrittenHome], None], tuple[str, ...], int, str
     "a near one": (a_rollout, ("rollout", "show", "words-aaab"), 1, "Near it: words-aaaa"),
     "no step": (a_rollout, ("context", "words-a", "3"), 1, "no step 3"),
     "search in no rollout": (nothing, ("search", "x", "--rollout", "q"), 1, "no rollout 'q'"),
-    "step zero": (a_rollout, ("context", "words-a", "0"), 2, "0 is not 1 or more"),
+    "step zero": (a_rollout, ("context", "words-a", "0"), 2, "'0' is not a whole number from 1"),
     "steer nobody": (nothing, ("rollout", "pause", "nobody"), 1, "no rollout 'nobody'"),
     "guide nobody": (nothing, ("guide", "nobody", "hi"), 1, "no rollout 'nobody'"),
     "guide without a daemon": (a_rollout, ("guide", "words-a", "hi"), 69, "No daemon runs"),

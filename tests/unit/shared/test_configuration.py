@@ -70,6 +70,15 @@ WRONG_TASKS = {
     "a missing source": (
         'name = "a"\ninstructions = "b"\n[workspace]\nsource = "ws"', ["workspace.source", "ws"],
     ),
+    "a source elsewhere": (
+        'name = "a"\ninstructions = "b"\n[workspace]\nsource = "/tmp"', ["workspace.source"],
+    ),
+    "a source above": (
+        'name = "a"\ninstructions = "b"\n[workspace]\nsource = "x/../.."', ["workspace.source"],
+    ),
+    "instructions that are no text": (
+        'name = "a"\ninstructions_file = "bytes.md"', ["instructions_file", "bytes.md", "UTF-8"],
+    ),
     "a negative budget": ('name = "a"\ninstructions = "b"\n[budget]\nsteps = -1', ["budget.steps"]),
     "an unknown sandbox": ('name = "a"\ninstructions = "b"\nsandbox = "jail"', ["sandbox", "jail"]),
 }  # fmt: skip
@@ -79,6 +88,8 @@ WRONG_TASKS = {
 def test_a_wrong_task_is_named(name: str, tmp_path: Path) -> None:
     text, names = WRONG_TASKS[name]
     (tmp_path / "task.toml").write_text(text)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "bytes.md").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigurationError) as problem:
         load_task(tmp_path / "task.toml")
     assert str(tmp_path / "task.toml") in problem.value.cause
