@@ -29,8 +29,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     with Reader(loaded.home) as reader:
         one, counts, scores = reader.run(_read(arguments.rollout))
     if arguments.json:
-        lines = [{"number": e.number, "step": e.step, "score": e.score} for e in scores]
-        out.json_line({**views.rollout(one), **counts, "scores": lines})
+        out.json_line({**views.rollout(one), **counts, "scores": _scores(scores)})
         return int(ExitCode.DONE)
     _show(Page(), one, counts, scores)
     return int(ExitCode.DONE)
@@ -46,10 +45,25 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     return one, counts, (yield from world.evaluations(one.id))
 
 
+def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
+    """Evaluations in order; only those that gave a score used a submission, and have its number."""
+    lines: list[dict[str, Any]] = []
+    number = 0
+    for each in evaluations:
+        number += each.state == "scored"
+        used = number if each.state == "scored" else None
+        lines.append({"number": used, "step": each.step, "score": each.score, "state": each.state})
+    return lines
+
+
 def _show(page: Page, one: Rollout, counts: dict[str, Any], scores: list[Evaluation]) -> None:
     drift = ", ".join(f"{count} {name}" for name, count in sorted(counts["drift"].items()))
     said = counts["guidance"]
-    history = ", ".join(f"{score(each.score)} at step {each.step}" for each in scores)
+    history = ", ".join(
+        f"{score(each.score)} at step {each.step}"
+        + ("" if each.state == "scored" else " (no score, no submission used)")
+        for each in scores
+    )
     page.line(span(one.id, "name"), "  ", standing(one))
     facts = {
         "task": one.task,
