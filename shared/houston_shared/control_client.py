@@ -17,7 +17,7 @@ import zmq
 import zmq.asyncio
 
 from houston_shared import wire
-from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.home import Home
 from houston_shared.lock import holder
 from houston_shared.wire import ControlRequest, Denied, Done, Notice, Status
@@ -208,10 +208,10 @@ def _must_run(home: Home, asked: bool = False) -> None:
         raise DaemonNotRunning(cause)
 
 
-def _silent(home: Home, seconds: float) -> HoustonError:
+def _silent(home: Home, seconds: float) -> NoAnswer:
     owner = holder(home)
     who = f"The daemon (pid {owner.pid})" if owner and owner.pid else "The daemon"
-    return HoustonError(
+    return NoAnswer(
         f"{who} did not answer in {seconds:g} s.",
         "Whether it did what was asked is not known.",
         "houston daemon status",

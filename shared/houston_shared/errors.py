@@ -56,3 +56,7 @@ class DaemonNotRunning(HoustonError):
 
 class AnswerLost(DaemonNotRunning):
     """The daemon ended after it was asked: what was asked may be done, or not."""
+
+
+class NoAnswer(HoustonError):
+    """The daemon runs and was silent for as long as its asker waited."""

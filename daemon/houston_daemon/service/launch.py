@@ -10,12 +10,16 @@ from houston_daemon.service.log import last_line
 from houston_daemon.service.process import fingerprint, make_folders
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.lock import Owner, holder, unusable
 from houston_shared.wire import AskStatus
 
 READY_SECONDS = 60.0
 """A start takes less than three seconds; a large log to recover may take longer."""
+ANSWER_SECONDS = 8.0
+"""How long a daemon that holds the home already may be silent before that is said."""
+TRIES = 5
+"""Starts that may each find a daemon which then ends: a stop beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Launched:
 def already(loaded: Loaded) -> Launched | None:
     """The daemon that runs on this home, None when there is none.
 
-    Raises HoustonError with exit code 75 (busy) when it runs with another configuration.
+    Raises HoustonError with exit code 75 (busy) when it runs with another configuration, or holds
+    the home and does not answer.
     """
     owner = holder(loaded.home)
     return _running(loaded, owner) if owner else None
@@ -41,15 +46,26 @@ def launch(loaded: Loaded) -> Launched:
 
     Raises HoustonError with the reason when it cannot start.
     """
-    if running := already(loaded):
-        return running
+    for _ in range(TRIES):
+        if launched := already(loaded) or _launch(loaded):
+            return launched
+    raise HoustonError(
+        f"Daemons on {loaded.home.path} are stopped as soon as they run.",
+        "None was started.",
+        "houston daemon status",
+        ExitCode.BUSY,
+    )
+
+
+def _launch(loaded: Loaded) -> Launched | None:
+    """One try; None when another daemon took the home, and has let it go since."""
     make_folders(loaded.home)
     reading, writing = os.pipe()
     try:
         process = _spawn(loaded, writing)
-    except OSError as problem:
+    except HoustonError:
         os.close(reading)
-        raise unusable(loaded.home, problem) from None
+        raise
     finally:
         os.close(writing)
     try:
@@ -77,21 +93,47 @@ def _spawn(loaded: Loaded, ready_fd: int) -> "subprocess.Popen[bytes]":
     command += ["--home", str(loaded.home.path), "--ready-fd", str(ready_fd)]
     if loaded.source != "defaults":
         command += ["--config", loaded.source]
-    with (loaded.home.logs / "daemon.log").open("ab") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(ready_fd,),
-            start_new_session=True,
-        )
+    try:
+        log = (loaded.home.logs / "daemon.log").open("ab")
+    except OSError as problem:
+        raise unusable(loaded.home, problem) from None
+    with log:
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(ready_fd,),
+                start_new_session=True,
+            )
+        except OSError as problem:
+            raise HoustonError(
+                f"The daemon's process could not be started: {problem.strerror} "
+                f"({problem.filename or sys.executable}).",
+                "The daemon was not started.",
+                "houston doctor",
+            ) from None
 
 
-def _running(loaded: Loaded, owner: Owner) -> Launched:
-    """Wait until the daemon that holds the home answers; refuse if it is configured otherwise."""
-    with ControlClient(loaded.home, READY_SECONDS) as client:
-        client.ask(AskStatus())
+def _running(loaded: Loaded, owner: Owner) -> Launched | None:
+    """Wait until the daemon that holds the home answers; refuse if it is configured otherwise.
+
+    None when it has ended meanwhile.
+    """
+    try:
+        with ControlClient(loaded.home, ANSWER_SECONDS) as client:
+            client.ask(AskStatus())
+    except DaemonNotRunning:
+        return None
+    except NoAnswer:
+        raise HoustonError(
+            f"A daemon (pid {owner.pid or 'unknown'}) holds the home {loaded.home.path}, but has "
+            f"not answered for {ANSWER_SECONDS:g} s.",
+            "It may still be starting, or hang; a stop ends it in any case.",
+            "houston daemon stop",
+            ExitCode.BUSY,
+        ) from None
     owner = holder(loaded.home) or owner
     if owner.configuration != fingerprint(loaded.config):
         raise HoustonError(

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from houston_shared.home import Home
+from houston_shared.lock import HomeLock, Owner
 from tests.support.station import Station, alive
 
 
@@ -181,6 +183,54 @@ def test_a_stopped_process_is_ended_all_the_same(station: Station) -> None:
     assert f"killed (pid {pid})" in done.stdout
     until(lambda: not alive(pid))
     station.start()
+
+
+def test_a_start_beside_a_daemon_that_hangs_says_so(station: Station) -> None:
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "0.5"
+    station.start()
+    pid = station.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = station.run("daemon", "start", code=75, timeout=30)
+        assert f"(pid {pid}) holds the home" in done.stderr
+        assert "has not answered" in done.stderr
+        assert "next: houston daemon stop" in done.stderr
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_start_beside_a_stop_starts(station: Station) -> None:
+    """It finds a daemon that ends before it answers: then it is the one that starts."""
+    station.home.mkdir()
+    lock = HomeLock(Home(station.home))
+    assert lock.take(Owner(os.getpid(), "now")) is None
+    starting = popen(station, "daemon", "start")
+    time.sleep(1.5)
+    lock.release()
+    said = starting.communicate(timeout=60)
+    assert starting.returncode == 0, said
+    assert str(station.pid) in said[0]
+
+
+def test_an_interpreter_that_cannot_be_run_is_not_blamed_on_the_home(station: Station) -> None:
+    (station.folder / "python").write_text("")
+    code = (
+        "import sys\nfrom houston_shared.command import main\n"
+        "import houston_daemon.service.launch\n"
+        "sys.executable = sys.argv[1]\n"
+        "sys.exit(main(['daemon', 'start']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(station.folder / "python")],
+        env=station.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "could not be started: Permission denied" in done.stderr
+    assert str(station.folder / "python") in done.stderr
 
 
 @pytest.mark.parametrize(
