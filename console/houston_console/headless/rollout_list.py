@@ -34,8 +34,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     elif found:
         titles = ("rollout", "task", "steps#", "best#", "active#", "doing", "state")
         Page().table(titles, [_row(one) for one in found])
+    elif arguments.task or arguments.state:
+        out.note("There is no such rollout.\n  next: houston rollout list")
     else:
-        out.note("There is no such rollout.\n  next: houston rollout start TASK.toml")
+        out.note("No rollout was started in this home.\n  next: houston rollout start TASK.toml")
     return int(ExitCode.DONE)
 
 

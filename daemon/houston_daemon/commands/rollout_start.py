@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 from houston_daemon.service import rollouts
+from houston_daemon.service.task_checks import check_names
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Queue the rollouts and print their ids."""
     task = load_task(Path(arguments.task))
+    check_names(task)
     engine = arguments.engine or loaded.config.default_engine
     loaded.engine(engine)  # a wrong name is the first thing to say
     with ControlClient(loaded.home) as client:

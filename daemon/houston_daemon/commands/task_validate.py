@@ -5,6 +5,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+from houston_daemon.service.task_checks import check_names
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode
@@ -36,10 +37,12 @@ def findings(task: LoadedTask) -> dict[str, str]:
     """What the task names, as found on this machine. Raises ConfigurationError."""
     definition = task.task
     budget = definition.budget
+    check_names(task)
     evaluator = evaluator_of(task)
     return {
         "instructions": f"{len(task.instructions)} characters",
         "environment": definition.environment,
+        "tools": ", ".join(definition.tools) or "all of the environment",
         "sandbox": definition.mapped.kind,
         "workspace": _workspace(task),
         "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "

@@ -90,3 +90,23 @@ def test_evaluators_of_other_forms(station: Station, command: str) -> None:
     (task.parent / "evaluate.sh").chmod(0o755)
     task.write_text(task.read_text().replace("python3 evaluate.py", command))
     station.run("task", "validate", str(task))
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ('tools = ["run_command", "fly"]', ["'fly'", "run_command"]),
+        ('sandbox = { read = ["/no/such/models"] }', ["sandbox.read", "/no/such/models"]),
+        ('sandbox = { read = ["models"] }', ["sandbox.read", "'models'", "absolute"]),
+        ('sandbox = { devices = ["/dev/none"] }', ["sandbox.devices", "/dev/none"]),
+        ('workspace = { source = "../elsewhere" }', ["workspace.source", "../elsewhere"]),
+    ],
+)
+def test_what_a_task_names_must_be_there(station: Station, key: str, names: list[str]) -> None:
+    (station.folder / "elsewhere").mkdir()
+    folder = station.folder / "task"
+    folder.mkdir()
+    (folder / "task.toml").write_text(f'name = "t"\ninstructions = "Do it."\n{key}\n')
+    for command in (["task", "validate"], ["rollout", "start"]):
+        done = station.run(*command, str(folder), code=78)
+        assert all(name in done.stderr for name in names), done.stderr

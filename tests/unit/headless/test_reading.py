@@ -304,6 +304,8 @@ ERRORS: dict[str, tuple[Callable[[WrittenHome], None], tuple[str, ...], int, str
     "guide nobody": (nothing, ("guide", "nobody", "hi"), 1, "no rollout 'nobody'"),
     "guide without a daemon": (a_rollout, ("guide", "words-a", "hi"), 69, "No daemon runs"),
     "guide with nothing": (a_rollout, ("guide", "words-a", " "), 2, "no text to say"),
+    "list nothing": (nothing, ("rollout", "list"), 0, "No rollout was started in this home."),
+    "list no such": (a_rollout, ("rollout", "list", "--task", "t"), 0, "There is no such rollout."),
     "withdraw nothing": (a_rollout, ("guidance", "words-a", "--withdraw", "g"), 1, "no guidance"),
 }
 
