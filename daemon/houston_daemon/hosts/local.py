@@ -101,7 +101,7 @@ class LocalHost:
             )
         async with self._opening:
             found = await self._find(name)
-            if found is not None and not (create and found.state.ended):
+            if found is not None and not (create and not (await found.status()).alive):
                 return found
             if not create:
                 raise TerminalMissing(name)
@@ -179,6 +179,8 @@ class LocalHost:
         self._terminals.clear()
         if folder.exists():
             await Tmux(socket_for(folder)).call("kill-server")
+        for path in folder.glob("*/token"):  # also of a terminal whose opening was cut off
+            await terminal_start.end_marked(path.parent)
 
     async def _find(self, name: str) -> LocalTerminal | None:
         known = self._terminals.get(name)

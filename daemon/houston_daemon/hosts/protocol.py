@@ -50,6 +50,8 @@ class TerminalStatus:
     """Length of the byte log."""
     last_output: float
     """Unix time of the last byte, 0 when there was none."""
+    end: str = ""
+    """How its shell ended, in words; empty while it is alive."""
 
 
 class Terminal(Protocol):

@@ -33,7 +33,26 @@ async def start(
 
     Raises TerminalDead when the shell does not answer, with what it said instead.
     """
+    await tmux.kill_session(name)
+    await end_marked(folder)  # what a start left that was cut off
     state = TerminalState(name, token=secrets.token_hex(16))
+    _write_token(folder, state.token)
+    try:
+        before = await _open_pane(state, folder, tmux, log, launch)
+        await _greet(state, folder, tmux, log, before)
+    except BaseException:
+        await tmux.kill_session(name)
+        await end_marked(folder)
+        raise
+    state.sink = await sink_of(folder)
+    terminal_state.save(folder, state)
+    return state
+
+
+async def _open_pane(
+    state: TerminalState, folder: Path, tmux: Tmux, log: TerminalLog, launch: Launch
+) -> int:
+    """Start the session; the log's length before its first byte."""
     fifo = folder / "shell"
     (folder / "commands").mkdir(parents=True, exist_ok=True)
     fifo.unlink(missing_ok=True)
@@ -48,17 +67,32 @@ async def start(
         f"echo $? >{shlex.quote(str(ended))}\n"
     )
     script.chmod(0o600)
-    await tmux.kill_session(name)
     notice = b"\r\n[houston: a new shell was started here]\r\n" if log.size() else b""
     segment = log.begin_segment(notice)
     before = log.size()
     await tmux.new_session(
-        name, f"exec /bin/sh {shlex.quote(str(script))}", sink_command(folder, segment)
+        state.name, f"exec /bin/sh {shlex.quote(str(script))}", sink_command(folder, segment)
     )
-    await _greet(state, folder, tmux, log, before)
-    state.sink = await sink_of(folder)
-    terminal_state.save(folder, state)
-    return state
+    return before
+
+
+def _write_token(folder: Path, token: str) -> None:
+    """Before the first process: whoever finds the folder later can end what carries it."""
+    beside = folder / "token.new"
+    beside.write_text(token)
+    beside.replace(folder / "token")
+
+
+async def end_marked(folder: Path) -> None:
+    """End every process of the last start in `folder`, finished or cut off."""
+    try:
+        token = (folder / "token").read_text()
+    except FileNotFoundError:
+        return
+    for _ in range(20):  # one that was forking may have left a child behind
+        if not await asyncio.to_thread(processes.kill_marked, token):
+            return
+        await asyncio.sleep(0.01)
 
 
 def exit_code(folder: Path) -> int | None:

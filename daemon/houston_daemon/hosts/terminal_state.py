@@ -27,6 +27,8 @@ class TerminalState(msgspec.Struct):
     closed: bool = False
     ended: bool = False
     """The shell was seen to have ended."""
+    shell_code: int | None = None
+    """What the shell ended with; None when its session was ended over its head."""
     command: str = ""
     nonces: Nonces | None = None
     """None before the first command."""
@@ -36,6 +38,16 @@ class TerminalState(msgspec.Struct):
     """Log offset of its first output byte."""
     running: bool = False
     exit_code: int | None = None
+
+    def end(self) -> str:
+        """How the shell ended, in words that follow a name; empty while it lives."""
+        if not self.ended:
+            return ""
+        if self.closed:
+            return "it was closed"
+        if self.shell_code is not None:
+            return f"its shell ended with exit code {self.shell_code}"
+        return "its tmux session was ended from outside, and what ran in it was ended too"
 
 
 def load(folder: Path) -> TerminalState | None:

@@ -9,6 +9,7 @@ input is the terminal). A terminal outlives this process; its folder holds what 
     commands/     the command file, the only thing that the sandbox sees, read-only
     log.<offset>  what was printed
     start.sh      how the pane was started; exit, what its shell ended with
+    token         what all its processes carry in their environment, from before the first of them
 """
 
 import asyncio
@@ -115,6 +116,7 @@ class LocalTerminal:
             command=state.command,
             log_bytes=self.log.size(),
             last_output=self.log.last_output(),
+            end=state.end(),
         )
 
     async def lines(self, start: int, end: int | None = None) -> list[str]:
@@ -157,8 +159,7 @@ class LocalTerminal:
         await self._tmux.kill_session(self.name)
         if processes.is_alive(self.state.init):
             processes.send([self.state.init.pid], signal.SIGKILL)
-        if self.state.token:
-            await asyncio.to_thread(processes.kill_marked, self.state.token)
+        await terminal_start.end_marked(self.folder)
 
     async def settle(self) -> None:
         """After a restart of our process: find out what became of the last command.
@@ -194,6 +195,10 @@ class LocalTerminal:
         if self.state.ended:
             return
         alive = processes.is_alive(self.state.shell)
+        if alive and not processes.is_alive(self.state.pane):
+            # The shell has a terminal of its own and does not notice; nothing can reach it now.
+            await self.end_processes()
+            alive = False
         if check_pipe or time.monotonic() - self._checked_pipe > 0.5:
             self._checked_pipe = time.monotonic()
             if alive and not processes.is_alive(self.state.sink):
@@ -241,7 +246,7 @@ class LocalTerminal:
             size = self.log.size()
             await asyncio.sleep(0.03)
         await self._scan()
-        state.ended = True
+        state.ended, state.shell_code = True, code
         if state.running:
             state.exit_code, state.running = code, False
         self._save()
@@ -313,9 +318,7 @@ class LocalTerminal:
 
     def _refuse_if_dead(self) -> None:
         if self.state.ended:
-            code = self.state.exit_code
-            ended = "its shell has ended" if code is None else f"its shell ended with {code}"
-            raise TerminalDead(self.name, ended)
+            raise TerminalDead(self.name, self.state.end())
 
     def _save(self) -> None:
         terminal_state.save(self.folder, self.state)

@@ -1,9 +1,10 @@
 """What a worker finds again, what it says of a call that was cut off, and how it closes a step."""
 
+import asyncio
 import time
 from pathlib import Path
 
-from tests.integration.environments.conftest import Station
+from tests.integration.environments.conftest import MakeStation, Station
 
 
 async def test_the_file_window_survives(station: Station) -> None:
@@ -132,3 +133,41 @@ async def test_ending_a_rollout_ends_its_terminals(station: Station) -> None:
     await station.environment.close(ended=True)
     await station.again()
     assert (await station("list_sessions")).fields["sessions"] == []
+
+
+async def test_a_session_whose_tmux_was_killed_is_called_dead_and_replaced(
+    station: Station,
+) -> None:
+    await station("run_command", command="cd /tmp; echo begun; sleep 60", wait_for_completion=False)
+    await _tmux(station, "kill-server")
+    await asyncio.sleep(0.5)  # the pane is hung up a moment later
+    why = "dead, its tmux session was ended from outside, and what ran in it was ended too"
+    assert why in (await station("get_session_status")).text
+    assert f"main: {why}" in (await station("list_sessions")).text
+    assert why in (await station("get_session_output")).text
+    unknown = await station.recover("run_command", command="x")
+    assert "not running, its tmux session was ended" in unknown.text
+    killed = await station("kill_session_processes", force=True)
+    assert "still runs" not in killed.text
+    again = await station("run_command", command="pwd")
+    assert again.success and "/workspace" in again.text
+    assert f"The session was {why}; this ran in a new shell." in again.text
+    assert "new shell" not in (await station("run_command", command="pwd")).text
+
+
+async def test_a_command_that_ends_its_own_tmux_is_not_called_never_run(
+    make_station: MakeStation,
+) -> None:
+    station = await make_station(sandbox="none")
+    ended = await station(
+        "run_command", command="tmux -S $(cat ../terminals/socket) kill-server; sleep 9"
+    )
+    assert not ended.success and "nothing ran" not in ended.text
+    assert "dead, its tmux session was ended from outside" in ended.text
+    assert "the next command opens a new" in ended.text
+
+
+async def _tmux(station: Station, command: str) -> None:
+    socket = (station.workspace.parent / "terminals" / "socket").read_text().strip()
+    process = await asyncio.create_subprocess_exec("tmux", "-S", socket, command)
+    assert await process.wait() == 0

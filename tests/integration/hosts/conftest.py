@@ -1,6 +1,8 @@
 """A real host of one rollout per test, with and without a sandbox; its terminals end with it."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.protocol import TerminalStatus
 from houston_daemon.hosts.terminals import LocalTerminal
+from houston_daemon.hosts.tmux import Tmux, socket_for
 
 MakeHost = Callable[..., LocalHost]
 
@@ -51,3 +54,11 @@ async def finish(
     status = await terminal.wait(seconds, asyncio.Event())
     assert not status.busy, await terminal.lines(start)
     return status, await terminal.lines(start)
+
+
+async def kill_tmux(host: LocalHost) -> None:
+    """End the rollout's tmux server as the machine's memory killer would."""
+    _, said = await Tmux(socket_for(host.folder / "terminals")).call(
+        "display-message", "-p", "#{pid}"
+    )
+    os.kill(int(said), signal.SIGKILL)

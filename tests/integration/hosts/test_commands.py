@@ -193,7 +193,7 @@ async def test_a_shell_that_exits_is_dead_and_can_be_opened_again(
     await terminal.run("echo last words; exit 5")
     status = await terminal.wait(10, asyncio.Event())
     assert (status.alive, status.busy, status.exit_code) == (False, False, 5)
-    with pytest.raises(TerminalDead, match="ended with 5"):
+    with pytest.raises(TerminalDead, match="ended with exit code 5"):
         await terminal.run("echo x")
     again = await host.terminal("main", create=True)
     assert (await finish(again, "echo new"))[1] == ["new"]

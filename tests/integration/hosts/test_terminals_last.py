@@ -12,7 +12,7 @@ from houston_daemon.hosts import processes, terminal_state
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.terminals import LocalTerminal
 
-from .conftest import MakeHost, finish
+from .conftest import MakeHost, finish, kill_tmux
 
 _CHILD = """
 import asyncio, sys
@@ -118,6 +118,88 @@ async def test_destroyed_terminals_leave_no_process(make_host: MakeHost) -> None
     await host.destroy_terminals()
     await asyncio.sleep(0.1)
     assert not _carrying(token)
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "none"])
+@pytest.mark.parametrize("known", ["by this process", "by a later one"])
+async def test_a_terminal_without_tmux_is_dead_and_its_shell_ended(
+    sandbox: str, known: str, make_host: MakeHost
+) -> None:
+    host = make_host(sandbox=sandbox)
+    await host.prepare(None)
+    terminal = await host.terminal("main", create=True)
+    await host.terminal("idle", create=True)
+    command = "trap '' HUP TERM; setsid sleep 1000 & sleep 1001; sleep 1002"
+    start = await terminal.run(f"echo begun; {command}")
+    token = terminal.state.token.encode()
+    await kill_tmux(host)
+    if known == "by a later one":
+        host = make_host(sandbox=sandbox)
+        terminal = await host.terminal("main")
+    status = await terminal.wait(10, asyncio.Event())
+    assert (status.alive, status.busy, status.exit_code) == (False, False, None)
+    assert status.end == "its tmux session was ended from outside, and what ran in it was ended too"
+    assert not _carrying(token)
+    assert await terminal.lines(start) == ["begun"]
+    assert [one.alive for one in await host.terminals()] == [False, False]
+    for name in ("main", "idle"):
+        again = await host.terminal(name, create=True)
+        assert (await finish(again, "echo new"))[1] == ["new"]
+
+
+_OPENING = """
+import asyncio, sys
+from pathlib import Path
+from houston_daemon.hosts import terminal_start
+from houston_daemon.hosts.local import LocalHost
+
+async def greet(*_):
+    await asyncio.sleep(0.3)
+    print("up", flush=True)
+    await asyncio.sleep(600)
+
+async def main():
+    host = LocalHost(Path(sys.argv[1]), "r1", sandbox=sys.argv[2], network=False, hidden=())
+    await host.prepare(None)
+    terminal_start._greet = greet
+    await host.terminal("main", create=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "none"])
+@pytest.mark.parametrize("then", ["opened again", "destroyed"])
+async def test_a_kill_while_a_terminal_opens_leaves_nothing(
+    sandbox: str, then: str, make_host: MakeHost, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _OPENING, str(root), sandbox, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert await asyncio.wait_for(child.stdout.readline(), 30) == b"up\n"
+    child.kill()
+    await child.wait()
+    left = _carrying(b"HOUSTON_TERMINAL=")
+    mine = [pid for pid in left if _reads(root / "rollouts" / "r1" / "terminals", pid)]
+    assert mine
+    host = make_host(sandbox=sandbox)
+    if then == "opened again":
+        assert (await finish(await host.terminal("main", create=True), "echo on"))[1] == ["on"]
+    else:
+        await host.destroy_terminals()
+    await asyncio.sleep(0.1)
+    assert not [pid for pid in mine if processes.is_alive(processes.key_of(pid))]
+
+
+def _reads(folder: Path, pid: int) -> bool:
+    """Whether a process has a pipe below `folder` open, as a shell of ours has."""
+    try:
+        links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(link.startswith(str(folder)) for link in links)
 
 
 def _carrying(token: bytes) -> list[int]:

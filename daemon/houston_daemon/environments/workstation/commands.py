@@ -60,7 +60,7 @@ class CommandActions:
 
     async def run_command(self, call: args.RunCommand, stop: Stop) -> Observation:
         """Start a command and wait for it as long as the task allows."""
-        terminal = await self._open(call.session_id)
+        terminal, note = await self._open(call.session_id)
         begun = time.monotonic()
         try:
             start = await terminal.run(call.command)
@@ -75,7 +75,7 @@ class CommandActions:
         if status.busy:
             ended_by = "limit" if call.wait_for_completion else "asked"
             ended_by = (stop.reason or "wake") if stop.event.is_set() else ended_by
-        return _output(status, text, waited, ended_by, not call.wait_for_completion)
+        return _output(status, text, waited, ended_by, not call.wait_for_completion, note)
 
     async def input_in_session(self, call: args.InputInSession, stop: Stop) -> Observation:
         """Type an answer into a command that runs and waits, then watch what comes."""
@@ -132,15 +132,21 @@ class CommandActions:
         status = self._known.note(await terminal.status())
         begin = self._known.begin(session_id)
         lines, _ = await newest(terminal, begin, status.log_bytes, 30)
-        state = "still running" if status.busy else f"not running, exit code {status.exit_code}"
+        ended = status.end or f"exit code {status.exit_code}"
+        state = "still running" if status.busy else f"not running, {ended}"
         last = f"its last command {shortened(status.command)!r}: {state}"
         head = f"Session {session_id}, {last if status.command else 'nothing ran yet'}; it shows:"
         return "\n".join([head, *(lines or ["(no output)"])])
 
-    async def _open(self, name: str) -> Terminal:
+    async def _open(self, name: str) -> tuple[Terminal, str]:
+        """A session with a living shell, and what to say of one that had ended."""
+        try:
+            end = (await (await self._host.terminal(name)).status()).end
+        except TerminalMissing:
+            end = ""
         terminal = await self._host.terminal(name, create=True)
         self._known.note(await terminal.status())
-        return terminal
+        return terminal, f"The session was dead, {end}; this ran in a new shell." if end else ""
 
     def _since(self, name: str, at: float) -> tuple[int, str]:
         since = self._known.since(name, at)
@@ -183,14 +189,19 @@ def _busy(session_id: str, command: str) -> Failed:
 
 
 def _output(
-    status: TerminalStatus, text: Printed, waited: float, ended_by: str, aside: bool = False
+    status: TerminalStatus,
+    text: Printed,
+    waited: float,
+    ended_by: str,
+    aside: bool = False,
+    note: str = "",
 ) -> Output:
     failed = not status.busy and status.exit_code not in (0, None)
-    died = not status.alive
     error = f"exit code {status.exit_code}" if failed else ""
+    later = "" if status.alive else "The session's shell has ended; the next command opens a new."
     return Output(
-        success=not failed and not died,
-        error=f"the session's shell ended{', ' * bool(error)}{error}" if died else error,
+        success=not failed and status.alive,
+        error=f"the session is dead: {status.end}" if status.end else error,
         session_id=status.name,
         running=status.busy,
         exit_code=status.exit_code,
@@ -200,7 +211,8 @@ def _output(
         output_bytes=status.log_bytes,
         cut_bytes=text.cut_bytes,
         output=text.text,
-        note="" if status.alive else "The session's shell has ended; the next command opens a new.",
+        end=status.end,
+        note=f"{note} {later}".strip(),
     )
 
 
@@ -212,6 +224,7 @@ def _window(status: TerminalStatus, text: Printed, note: str) -> Output:
         output_bytes=status.log_bytes,
         cut_bytes=text.cut_bytes,
         window=True,
+        end=status.end,
         output=text.text,
         note=note,
     )

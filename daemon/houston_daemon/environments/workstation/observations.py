@@ -69,6 +69,8 @@ class Output(Observation, frozen=True, kw_only=True):
     """Bytes of the window that were not looked at."""
     window: bool = False
     """Whether this shows earlier output and not that of a command just given."""
+    end: str = ""
+    """How the session's shell ended; empty while it lives."""
     output: str = ""
     note: str = ""
     """What the window is, or what else stands in the way."""
@@ -83,6 +85,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     command: str
     """First line of the last command, cut at 80 characters."""
+    end: str = ""
+    """How its shell ended; empty while it lives."""
 
 
 class Sessions(Observation, frozen=True, kw_only=True):
@@ -115,6 +119,8 @@ class Status(Observation, frozen=True, kw_only=True):
     """Unix time of the last output; None when there was none."""
     silent_seconds: float | None
     output_bytes: int
+    end: str = ""
+    """How its shell ended; empty while it lives."""
 
 
 class Idle(Observation, frozen=True, kw_only=True):

@@ -50,7 +50,7 @@ def _output_state(one: seen.Output) -> str:
     if one.running:
         state = f"{where}: still running{_waited(one)}]"
     elif one.exit_code is None:
-        state = f"{where}: nothing ran yet]"
+        state = f"{where}: {f'dead, {one.end}' if one.end else 'nothing ran yet'}]"
     else:
         state = f"{where}: exit code {one.exit_code}{_waited(one)}]"
     return f"{state} {one.note}".rstrip()
@@ -80,7 +80,7 @@ def _(one: seen.Sessions) -> Text:
 
 def _entry_state(entry: seen.SessionEntry) -> str:
     if not entry.is_alive:
-        return "dead"
+        return f"dead, {entry.end}"
     if entry.running:
         return f"running {entry.command!r}"
     if entry.exit_code is None:
@@ -103,7 +103,7 @@ def _(one: seen.Session) -> Text:
 
 @render.register
 def _(one: seen.Status) -> Text:
-    alive = "alive" if one.is_alive else "dead"
+    alive = "alive" if one.is_alive else f"dead, {one.end}"
     runs = f"running {one.command!r}" if one.running else "idle"
     code = f", last exit code {one.exit_code}" if one.exit_code is not None else ""
     quiet = "no output yet"

@@ -43,7 +43,7 @@ class SessionActions:
 
     async def create_session(self, call: args.CreateSession, _: Stop) -> Observation:
         """Open a terminal, or find it open already."""
-        there = await self._names()
+        there = {one.name for one in await self._host.terminals() if one.alive}
         terminal = await self._host.terminal(call.session_id, create=True)
         self._known.note(await terminal.status())
         change = "found" if call.session_id in there else "created"
@@ -58,6 +58,7 @@ class SessionActions:
                 running=one.busy,
                 exit_code=one.exit_code,
                 command=shortened(one.command),
+                end=one.end,
             )
             for one in await self._host.terminals()
         ]
@@ -76,6 +77,7 @@ class SessionActions:
             last_activity=status.last_output or None,
             silent_seconds=silent,
             output_bytes=status.log_bytes,
+            end=status.end,
         )
 
     async def check_session_idle(self, call: args.CheckSessionIdle, _: Stop) -> Observation:
