@@ -2,7 +2,8 @@
 
 import grp
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,47 +14,54 @@ from houston_shared.home import IPC_PATH_LIMIT, Home
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def short() -> Iterator[Path]:
+    """A folder whose sockets are within the limit (pytest's own may not be)."""
+    with tempfile.TemporaryDirectory(prefix="houston-test-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def home(short: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home whose own path is too long, and a temporary folder of the test's own."""
-    made = Home(tmp_path / ("long" * 30))
+    made = Home(short / ("long" * 30))
     made.path.mkdir()
-    (tmp_path / "t").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
+    (short / "t").mkdir()
+    monkeypatch.setenv("TMPDIR", str(short / "t"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     return made
 
 
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> Path:
-    folder = tmp_path / name
+def runtime(short: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> Path:
+    folder = short / name
     folder.mkdir(exist_ok=True)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     return folder
 
 
 def test_a_client_with_another_environment_finds_the_daemon(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """cron, systemd and SSH set XDG_RUNTIME_DIR differently, or not at all."""
     settle(home, "")
     chosen = home.run
-    assert chosen.parent == tmp_path / "t"
+    assert chosen.parent == short / "t"
     assert (chosen.stat().st_mode & 0o777, chosen.stat().st_uid) == (0o700, os.geteuid())
-    runtime(tmp_path, monkeypatch, "xdg")
+    runtime(short, monkeypatch, "xdg")
     assert Home(home.path).run == chosen
     settle(home, "")
     assert home.run == chosen, "the next daemon keeps it"
 
 
 def test_what_was_noted_is_left_when_it_has_gone(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runtime folder ends with its login."""
-    login = runtime(tmp_path, monkeypatch, "xdg")
+    login = runtime(short, monkeypatch, "xdg")
     settle(home, "")
     home.run.rmdir()
     login.rmdir()
     settle(home, "")
-    assert home.run.parent == tmp_path / "t"
+    assert home.run.parent == short / "t"
     assert home.run.is_dir()
 
 
@@ -66,17 +74,17 @@ UNUSABLE: dict[str, Callable[[Path], str]] = {
 
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_a_runtime_folder_that_cannot_be_used_is_passed_over(
-    case: str, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, home: Home, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = UNUSABLE[case](tmp_path)
+    named = UNUSABLE[case](short)
     if case == "too long":
         Path(named).mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", named)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(short)
     settle(home, "")
-    assert home.run.parent == tmp_path / "t"
+    assert home.run.parent == short / "t"
     assert len(os.fsencode(home.run / "control.sock")) <= IPC_PATH_LIMIT
-    assert not (tmp_path / "nowhere").exists(), "nothing is made where nothing was"
+    assert not (short / "nowhere").exists(), "nothing is made where nothing was"
 
 
 def test_a_copied_home_does_not_use_the_folder_of_the_other(home: Home) -> None:
@@ -91,8 +99,8 @@ def test_a_copied_home_does_not_use_the_folder_of_the_other(home: Home) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("kind", ["folder", "link"])
-def test_a_folder_of_somebody_else_is_refused(home: Home, tmp_path: Path, kind: str) -> None:
-    theirs = tmp_path / "theirs"
+def test_a_folder_of_somebody_else_is_refused(home: Home, short: Path, kind: str) -> None:
+    theirs = short / "theirs"
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
     place = next(home.run_places())
@@ -106,12 +114,12 @@ def test_a_folder_of_somebody_else_is_refused(home: Home, tmp_path: Path, kind: 
 
 
 def test_annotators_of_the_group_can_get_there(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runtime folder of a login is closed to them; the one for temporary files is not."""
-    closed = runtime(tmp_path, monkeypatch, "xdg")
+    closed = runtime(short, monkeypatch, "xdg")
     closed.chmod(0o700)
     settle(home, grp.getgrgid(os.getegid()).gr_name)
-    assert home.run.parent == Path("/tmp"), "pytest's own folders are closed, too"
+    assert home.run.parent == Path("/tmp"), "the test's folders are closed, too"
     home.run.rmdir()
     assert home.run_note.stat().st_mode & 0o044 == 0o044
