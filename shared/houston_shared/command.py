@@ -10,9 +10,8 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from houston_shared import out, streams
 from houston_shared.config import load
@@ -20,8 +19,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.safe_text import safe
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One command: its words, where it lives, one line of help."""
 
     words: tuple[str, ...]

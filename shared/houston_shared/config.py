@@ -7,9 +7,7 @@ that names the file (or variable), the key and what is allowed. Environment vari
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -101,8 +99,7 @@ class Configuration(Settings, frozen=True):
     """Engines by name; `embedded` is there without being named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """The configuration in force and the home it is for."""
 
     config: Configuration
@@ -218,6 +215,8 @@ def _merge(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, 
 
 def _value(text: str) -> Any:
     """A variable's value as TOML would read it; plain text where it is not TOML."""
+    import tomllib
+
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

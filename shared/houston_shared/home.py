@@ -6,11 +6,11 @@ folder that is, the daemon writes into the home: cron, systemd and SSH give its 
 environment than it has.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from houston_shared.errors import HoustonError
 
@@ -20,8 +20,7 @@ IPC_PATH_LIMIT = 107
 TEMPORARY = "/tmp"
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """One daemon's data folder."""
 
     path: Path
@@ -30,6 +29,8 @@ class Home:
     @property
     def key(self) -> str:
         """Short hash of the path: names what belongs to this home but lies elsewhere."""
+        import hashlib  # 4 ms that no command pays which only reads
+
         return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
 
     @property

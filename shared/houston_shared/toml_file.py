@@ -1,6 +1,5 @@
 """Read a TOML file into a typed struct; an error names file, key and what is allowed."""
 
-import tomllib
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -38,6 +37,8 @@ def read_text(path: Path) -> str:
 
 def parse(text: str, where: str) -> dict[str, Any]:
     """TOML text as plain tables; `where` names its origin in the ConfigurationError it raises."""
+    import tomllib  # 2 ms that a home without a configuration does not pay
+
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:

@@ -8,7 +8,6 @@ write: `PRAGMA query_only` is on in every connection.
 import sqlite3
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home, unreadable
@@ -100,7 +99,7 @@ def _open(path: Path) -> Opened:
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Connect and read once, so that a failure shows here and not in the first query."""
-    uri = f"file:{quote(str(path))}?{mode}"
+    uri = f"file:{_in_uri(path)}?{mode}"
     connection = sqlite3.connect(
         uri,
         uri=True,
@@ -115,6 +114,11 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _in_uri(path: Path) -> str:
+    """The path with what SQLite's URIs give a meaning to (sqlite.org/uri.html) escaped."""
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def _unreadable(path: Path, problem: sqlite3.DatabaseError) -> HoustonError:

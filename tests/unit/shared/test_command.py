@@ -101,10 +101,11 @@ def test_without_standard_error_it_does_its_work(folder: Path) -> None:
 def test_a_home_that_this_user_may_not_enter(more: str, folder: Path) -> None:
     (folder / "home").chmod(0o700)
     code = f"""if True:
-        import gettext, locale, os, sys
+        import os, tomllib
         from houston_shared import command
-        from houston_console.headless import guide, steps
         os.chdir("/")
+        command.main(["steps", "words"])  # what is imported late may be closed to the other user
+        command.main(["guide", "words", "x"])
         os.setgroups([]); os.setgid(65534); os.setuid(65534)
         for words in (["steps", "words"], ["guide", "words", "x"]):
             assert command.main([*words, *"{more}".split()]) == 1
@@ -120,6 +121,27 @@ def test_a_home_that_this_user_may_not_enter(more: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("cannot be read by this user: Permission denied") == 2
     assert "daemon.group" in done.stderr
+
+
+NOT_FOR_READING = {"asyncio", "dataclasses", "difflib", "hashlib", "rich", "tomllib", "zmq"}
+"""Some milliseconds each: people and scripts read often."""
+
+
+def test_a_list_imports_only_what_it_needs(folder: Path) -> None:
+    code = (
+        "import sys\nfrom houston_shared.command import main\nmain(['rollout', 'list', '--json'])\n"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "HOUSTON_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "words-aaaa" in done.stdout
+    assert not NOT_FOR_READING & set(done.stderr.split())
 
 
 FAULT = "This is a fault of Houston: KeyError: 'lost'."

@@ -1,7 +1,5 @@
 """Rollouts and tasks: lists, one of them, and the meaning of an abbreviated id."""
 
-import difflib
-
 import msgspec
 
 from houston_shared.errors import HoustonError
@@ -143,6 +141,8 @@ def _unknown(name: str, ids: list[str], matching: list[str]) -> HoustonError:
         named = ", ".join(matching[:_NAMED]) + (", …" if len(matching) > _NAMED else "")
         cause = f"{len(matching)} rollouts begin with {name!r}: {named}."
     else:
+        import difflib
+
         near = difflib.get_close_matches(name, ids, _NAMED, 0.6)
         cause = f"There is no rollout {name!r} in this home."
         if near:
