@@ -172,6 +172,8 @@ class LocalHost:
     async def destroy_terminals(self) -> None:
         """End every terminal of the rollout, and its tmux server."""
         folder = self.folder / "terminals"
+        for known in self._terminals.values():  # also when somebody has removed its folder
+            await known.end_processes()
         for path in folder.glob("*/state.json"):
             found = await self._find(path.parent.name)
             if found is not None:

@@ -86,10 +86,19 @@ class ShadowRepository:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (OSError, pygit2.GitError) as error:
+            if not self.workspace.is_dir():
+                raise HoustonError(
+                    "The workspace is gone: its folder was removed from outside.",
+                    "No snapshot was taken; the last one still holds what was there.",
+                    f"Its snapshots are in {self.folder}, a git repository.",
+                ) from error
+            # The cause may stand in an observation, so it names no place of the host.
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            why = (why or "no reason was given").replace(str(self.folder), "[the host]")
             raise HoustonError(
-                f"The shadow repository {self.folder} cannot be used: {error}.",
+                f"The shadow repository cannot be used: {why}.",
                 "The workspace is untouched, but this state of it was not recorded.",
-                "Free the disk or mend the folder; the next step tries again.",
+                f"Free the disk or mend {self.folder}; the next step tries again.",
             ) from error
 
     def _take(self, message: str, hints: frozenset[str], mark: bool) -> Snapshot:

@@ -83,12 +83,16 @@ def _write_token(folder: Path, token: str) -> None:
     beside.replace(folder / "token")
 
 
-async def end_marked(folder: Path) -> None:
-    """End every process of the last start in `folder`, finished or cut off."""
-    try:
-        token = (folder / "token").read_text()
-    except FileNotFoundError:
-        return
+async def end_marked(folder: Path, token: str = "") -> None:
+    """End every process of the last start in `folder`, finished or cut off.
+
+    token: what they carry, where it is known; else it is read from the folder.
+    """
+    if not token:
+        try:
+            token = (folder / "token").read_text()
+        except FileNotFoundError:
+            return
     for _ in range(20):  # one that was forking may have left a child behind
         if not await asyncio.to_thread(processes.kill_marked, token):
             return

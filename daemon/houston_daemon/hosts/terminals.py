@@ -159,7 +159,7 @@ class LocalTerminal:
         await self._tmux.kill_session(self.name)
         if processes.is_alive(self.state.init):
             processes.send([self.state.init.pid], signal.SIGKILL)
-        await terminal_start.end_marked(self.folder)
+        await terminal_start.end_marked(self.folder, self.state.token)
 
     async def settle(self) -> None:
         """After a restart of our process: find out what became of the last command.

@@ -1,10 +1,16 @@
 """The eleven file actions as the agent calls them, beside commands that change the same files."""
 
+import asyncio
+import os
+import shutil
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.environments.conftest import Station
+from houston_shared.errors import HoustonError
+from tests.integration.environments.conftest import MakeStation, Station
 
 GOOD: list[tuple[str, dict[str, Any], str, str]] = [
     ("open_file", {"path": "/workspace/notes.txt"}, "file", "2 second"),
@@ -78,3 +84,79 @@ async def test_a_bug_in_a_tool_is_an_observation(station: Station) -> None:
     result = await station("list_files")
     assert (result.kind, result.success) == ("error", False)
     assert "workspace" in result.text
+
+
+SPECIAL = {
+    "pipe": "'x' is a pipe, no regular file.",
+    "socket": "'x' is a socket, no regular file.",
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+async def test_special_files_are_called_what_they_are(kind: str, station: Station) -> None:
+    place = station.workspace / "x"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(place))
+    for name in ("open_file", "search_file"):
+        argument = {"open_file": "path", "search_file": "file_path"}[name]
+        more = {"search_term": "y"} if name == "search_file" else {}
+        result = await station(name, **{argument: "x"}, **more)
+        assert result.text == f"Error: {SPECIAL[kind]}"
+    created = await station("create_file", filename="x", content="y")
+    assert created.text == f"Error: 'x' is a {kind} and is not replaced."
+
+
+GONE: list[tuple[str, dict[str, Any]]] = [
+    ("run_command", {"command": "ls", "session_id": "new"}),
+    ("create_session", {"session_id": "other"}),
+    ("create_file", {"filename": "x", "content": "y"}),
+    ("open_file", {"path": "notes.txt"}),
+    ("list_files", {}),
+    ("search_dir", {"search_term": "x"}),
+    ("eval", {}),
+]
+
+
+async def test_a_workspace_removed_from_outside_is_called_gone(make_station: MakeStation) -> None:
+    station = await make_station(evaluator="print(1)")
+    await station("run_command", command="echo a")
+    shutil.rmtree(station.workspace)
+    for name, arguments in GONE:
+        result = await station(name, **arguments)
+        assert not result.success
+        assert result.text == "Error: The workspace is gone: its folder was removed from outside."
+    recovered = await station.recover("create_file", filename="x", content="y")
+    assert "The workspace is gone" in recovered.text
+    with pytest.raises(HoustonError) as failed:
+        await station.environment.close_step(5)
+    assert failed.value.cause == "The workspace is gone: its folder was removed from outside."
+    on = await station("run_command", command="echo on")
+    assert "on" in on.text and str(station.folder) not in on.text
+
+
+async def test_what_fails_on_the_host_names_none_of_its_places(station: Station) -> None:
+    await station("run_command", command="echo a")
+    shutil.rmtree(station.workspace.parent / "terminals" / "main")
+    result = await station("run_command", command="echo on")
+    assert not result.success
+    assert str(station.folder) not in result.text and "Error: run_command failed: No" in result.text
+    shutil.rmtree(station.workspace.parent / "shadow" / "objects")
+    await station("create_file", filename="x", content="y")
+    with pytest.raises(HoustonError) as failed:
+        await station.environment.close_step(5)
+    assert failed.value.cause.startswith("The shadow repository cannot be used: ")
+    assert str(station.folder) not in failed.value.cause
+    await station.environment.close(ended=True)
+    await asyncio.sleep(0.1)
+    shells = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _names(path, station.folder)]
+    assert not shells
+
+
+def _names(file: Path, place: Path) -> bool:
+    try:
+        return str(place).encode() in file.read_bytes()
+    except OSError:
+        return False

@@ -35,6 +35,16 @@ ROUGH = [
 ]
 
 
+async def test_what_lies_too_far_back_is_not_promised(station: Station) -> None:
+    await station("run_command", command="head -c 9000000 /dev/zero | tr '\\0' B; echo; echo end")
+    window = await station("get_session_output", start_lines=100_000)
+    assert "too far back to be shown" in window.text and "raise start_lines" not in window.text
+    one = await station("get_session_output", start_lines=1)
+    assert "earlier output exists, raise start_lines" in one.text and "end" in one.text
+    await station("run_command", command="head -c 9000000 /dev/zero | tr '\\0' C")
+    assert "CCCC" in (await station("get_session_output", start_lines=5)).text
+
+
 @pytest.mark.parametrize(("_", "command", "shown"), ROUGH, ids=[row[0] for row in ROUGH])
 async def test_hostile_bytes(station: Station, _: str, command: str, shown: str) -> None:
     result = await station("run_command", command=command)

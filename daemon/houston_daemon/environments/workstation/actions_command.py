@@ -18,7 +18,8 @@ Session = Annotated[
         description="Name of the session.",
     ),
 ]
-Lines = Annotated[int, Meta(ge=0, le=100_000)]
+MOST_LINES = 100_000
+Lines = Annotated[int, Meta(ge=0, le=MOST_LINES)]
 
 
 class CommandAction(Arguments, frozen=True, kw_only=True):

@@ -110,7 +110,9 @@ class CommandActions:
         if call.end_lines:
             what += f", the newest {min(call.end_lines, len(lines))} left out"
         if earlier and count:
-            what += "; earlier output exists, raise start_lines"
+            more = call.start_lines < args.MOST_LINES and len(lines) >= call.start_lines
+            hint = "raise start_lines" if more else "too far back to be shown"
+            what += f"; earlier output exists, {hint}"
         return _window(status, Printed("\n".join(shown), 0), f"({what}) {note}".rstrip())
 
     async def get_session_recent_output(

@@ -17,6 +17,14 @@ from typing import NamedTuple
 from houston_daemon.hosts.sandbox import INSIDE
 
 _MOST_LINKS = 40
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFLNK: "a link",
+}
+GONE = "The workspace is gone: its folder was removed from outside."
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,7 +55,10 @@ class Confined:
 
         make_folders: create missing folders on the way. Raises PathRefused.
         """
-        walk = _Walk(self._root, self._prefixes, make_folders)
+        try:
+            walk = _Walk(self._root, self._prefixes, make_folders)
+        except (FileNotFoundError, NotADirectoryError):
+            raise PathRefused(GONE) from None
         try:
             yield walk.to(path)
         except FileNotFoundError:
@@ -65,6 +76,8 @@ class Confined:
     def file(self, path: str) -> Iterator[tuple[int, Place]]:
         """Open a regular file for reading. Raises PathRefused for anything else."""
         with self.place(path) as place:
+            # Before it is opened: a socket cannot be, and opening a device may do something.
+            _regular(os.lstat(place.name, dir_fd=place.folder), path)
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             found = os.open(place.name, flags, dir_fd=place.folder)
             try:
@@ -88,7 +101,12 @@ def _regular(found: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise PathRefused(f"{path!r} is a folder; list_files shows it.")
     if not stat.S_ISREG(found.st_mode):
-        raise PathRefused(f"{path!r} is no regular file.")
+        raise PathRefused(f"{path!r} is {kind_of(found.st_mode)}, no regular file.")
+
+
+def kind_of(mode: int) -> str:
+    """What a special file is, with its article."""
+    return _KINDS.get(stat.S_IFMT(mode), "a special file")
 
 
 class _Walk:

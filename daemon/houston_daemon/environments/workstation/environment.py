@@ -4,6 +4,7 @@ Every action goes through one table to the module that knows it. What goes wrong
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from houston_daemon.environments.workstation import actions_system as system_act
 from houston_daemon.environments.workstation import closing, interrupted, system
 from houston_daemon.environments.workstation.catalog import catalog
 from houston_daemon.environments.workstation.commands import CommandActions
-from houston_daemon.environments.workstation.confine import PathRefused
+from houston_daemon.environments.workstation.confine import GONE, PathRefused
 from houston_daemon.environments.workstation.evaluation import Evaluation
 from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.observations import Failed, Observation
@@ -23,8 +24,13 @@ from houston_daemon.environments.workstation.sessions import Sessions
 from houston_daemon.environments.workstation.state import StateFile
 from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
 from houston_daemon.hosts.protocol import Host
+from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result
 from houston_shared.task import Task
+
+log = logging.getLogger(__name__)
+
+_LONGEST_ERROR = 500
 
 
 class Workstation:
@@ -126,9 +132,27 @@ class Workstation:
             name = call.arguments.get("session_id")
             return Failed(error=f"There is no session {name}; run_command opens one.")
         except (TerminalBusy, TerminalDead, PathRefused) as problem:
-            return Failed(error=str(problem))
-        except Exception as problem:  # noqa: BLE001 - an exception in a tool is an observation
-            return Failed(error=f"{call.name} failed: {type(problem).__name__}: {problem}"[:500])
+            return self._failed(str(problem))
+        except HoustonError as problem:
+            return self._failed(f"{call.name} failed: {problem.cause} {problem.effect}".rstrip())
+        except OSError as problem:
+            log.exception("%s", call.name)
+            return self._failed(f"{call.name} failed: {problem.strerror or 'no reason was given'}.")
+        except Exception:  # an exception in a tool is an observation
+            log.exception("%s", call.name)
+            return self._failed(
+                f"{call.name} failed inside Houston; the log of the rollout says why."
+            )
+
+    def _failed(self, error: str) -> Failed:
+        """Words for the agent: nothing of where the host keeps things."""
+        workspace = self._host.workspace
+        if not workspace.is_dir():
+            return Failed(error=GONE)
+        if self._host.inside != str(workspace):
+            error = error.replace(str(workspace), self._host.inside)
+            error = error.replace(str(workspace.parent), "[the host]")
+        return Failed(error=error[:_LONGEST_ERROR])
 
     async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
         arguments = self._catalog.arguments(call)

@@ -14,7 +14,12 @@ import msgspec
 
 from houston_daemon.environments.workstation import actions_file as act
 from houston_daemon.environments.workstation import file_lines
-from houston_daemon.environments.workstation.confine import Confined, PathRefused, Place
+from houston_daemon.environments.workstation.confine import (
+    Confined,
+    PathRefused,
+    Place,
+    kind_of,
+)
 from houston_daemon.environments.workstation.file_window import (
     DEFAULT_LINES,
     FileView,
@@ -105,7 +110,7 @@ def _existing(place: Place, path: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else kind_of(found.st_mode)
         raise PathRefused(f"{path!r} is {kind} and is not replaced.")
     return found
 

@@ -35,14 +35,17 @@ async def printed(terminal: Terminal, start: int, end: int, characters: int) -> 
 
 
 async def newest(terminal: Terminal, begin: int, end: int, count: int) -> tuple[list[str], bool]:
-    """The last `count` lines of [begin, end), and whether there are earlier ones."""
+    """The last `count` lines of [begin, end), and whether there are earlier ones.
+
+    Of a line longer than what is read there is its end.
+    """
     if not count:
         return [], end > begin
     block = _FIRST_BLOCK
     while True:
         start = max(begin, end - block)
         lines = await terminal.lines(start, end)
-        whole = lines if start == begin else lines[1:]
+        whole = lines if start == begin else lines[1:] or lines[-1:]
         if start == begin or len(whole) >= count or block >= _MOST_BYTES:
             return whole[-count:], start > begin or len(whole) > count
         block *= 4
