@@ -52,6 +52,8 @@ class TerminalStatus:
     """Unix time of the last byte, 0 when there was none."""
     end: str = ""
     """How its shell ended, in words; empty while it is alive."""
+    unlogged: str = ""
+    """Why its output is not recorded now, in words; empty while it is."""
 
 
 class Terminal(Protocol):

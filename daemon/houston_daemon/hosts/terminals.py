@@ -15,6 +15,7 @@ input is the terminal). A terminal outlives this process; its folder holds what 
 import asyncio
 import fcntl
 import os
+import shutil
 import signal
 import struct
 import termios
@@ -32,6 +33,8 @@ from houston_daemon.hosts.terminal_state import TerminalState
 from houston_daemon.hosts.tmux import Tmux
 
 _REPIPE_SECONDS = 3.0
+_SPARE_BYTES = 200_000_000
+"""Of the disk, which no log takes."""
 _SLICE = 1 << 22
 _OVERLAP = 256
 
@@ -50,6 +53,7 @@ class LocalTerminal:
         self._lock = asyncio.Lock()
         self._checked_pipe = 0.0
         self._last_repipe = 0.0
+        self._unlogged = ""
         self.log.secret = state.nonces
 
     async def run(self, command: str) -> int:
@@ -117,6 +121,7 @@ class LocalTerminal:
             log_bytes=self.log.size(),
             last_output=self.log.last_output(),
             end=state.end(),
+            unlogged="" if state.ended else self._unlogged,
         )
 
     async def lines(self, start: int, end: int | None = None) -> list[str]:
@@ -201,8 +206,8 @@ class LocalTerminal:
             alive = False
         if check_pipe or time.monotonic() - self._checked_pipe > 0.5:
             self._checked_pipe = time.monotonic()
-            if alive and not processes.is_alive(self.state.sink):
-                await self._repipe()
+            if alive:
+                await self._mind_log()
         await self._scan()
         if not alive:
             await self._has_ended()
@@ -260,6 +265,20 @@ class LocalTerminal:
                 return terminal_start.exit_code(self.folder)
             await asyncio.sleep(0.01)
         return None
+
+    async def _mind_log(self) -> None:
+        """Keep the log being written, but never the disk full: a flood stops at a margin.
+
+        What is printed meanwhile is lost, which the log says where it goes on. A command that
+        ends meanwhile is called running until then.
+        """
+        recording = processes.is_alive(self.state.sink)
+        room = shutil.disk_usage(self.folder).free >= _SPARE_BYTES
+        self._unlogged = "" if room else "the host's disk is nearly full"
+        if recording and not room:
+            processes.send([self.state.sink.pid], signal.SIGKILL)
+        elif room and not recording:
+            await self._repipe()
 
     async def _repipe(self) -> None:
         """The log's writer is gone: start another, and say in the log that there is a gap."""

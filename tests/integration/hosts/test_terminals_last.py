@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,6 +106,35 @@ async def test_an_end_mark_lost_in_the_gap_does_not_leave_the_terminal_busy(
     await asyncio.sleep(0.6)  # it ends while nothing is logged
     status = await terminal.wait(20, asyncio.Event())
     assert (status.busy, status.exit_code) == (False, 8)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a small disk")
+async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "none", str(small)], check=True)
+    host = LocalHost(small, "r1", sandbox="bubblewrap", network=False, hidden=())
+    try:
+        await host.prepare(None)
+        terminal = await host.terminal("main", create=True)
+        start = await terminal.run("echo first; sleep 1; echo lost; (exit 7)")
+        (small / "filler").write_bytes(b"x" * 150_000_000)
+        status = await terminal.status()
+        assert status.busy and status.unlogged == "the host's disk is nearly full"
+        await asyncio.sleep(1.5)
+        assert (await terminal.status()).busy
+        assert not processes.is_alive(terminal.state.sink)
+        (small / "filler").unlink()
+        status = await terminal.wait(10, asyncio.Event())
+        assert (status.busy, status.exit_code, status.unlogged) == (False, 7, "")
+        lines = await terminal.lines(start)
+        assert lines[0] == "first" and "lost" not in lines
+        assert "[houston: the log stopped" in "\n".join(lines)
+        assert (await finish(terminal, "echo on"))[1] == ["on"]
+    finally:
+        await host.destroy_terminals()
+        await host.close()
+        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 async def test_destroyed_terminals_leave_no_process(make_host: MakeHost) -> None:

@@ -201,6 +201,7 @@ def _output(
     failed = not status.busy and status.exit_code not in (0, None)
     error = f"exit code {status.exit_code}" if failed else ""
     later = "" if status.alive else "The session's shell has ended; the next command opens a new."
+    later = later or _unlogged(status)
     return Output(
         success=not failed and status.alive,
         error=f"the session is dead: {status.end}" if status.end else error,
@@ -228,5 +229,11 @@ def _window(status: TerminalStatus, text: Printed, note: str) -> Output:
         window=True,
         end=status.end,
         output=text.text,
-        note=note,
+        note=f"{note} {_unlogged(status)}".strip(),
     )
+
+
+def _unlogged(status: TerminalStatus) -> str:
+    if not status.unlogged:
+        return ""
+    return f"Output is not recorded now: {status.unlogged}; free some, it then goes on."
