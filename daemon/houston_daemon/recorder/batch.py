@@ -100,7 +100,8 @@ class Batch:
     def _one(self, work: Work) -> None:
         """Do one message. Refusals come before its first write, as a rule: nothing to undo then."""
         store = self._store
-        before, changes = store.mark(), store.connection.total_changes
+        told, later = len(store.tells), len(store.later)
+        changes = store.connection.total_changes
         try:
             work.do(store)
         except (sqlite3.OperationalError, OSError, MemoryError):
@@ -108,7 +109,7 @@ class Batch:
         except Exception as problem:
             if store.connection.total_changes != changes:
                 raise _Spoiled(self._reason(problem)) from problem
-            store.back(before)
+            del store.tells[told:], store.later[later:]  # nothing was written: no event either
             work.refuse(self._reason(problem))
 
     def _reason(self, problem: Exception) -> Refusal | HoustonError:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 _REMEMBER_SECONDS = 60.0
 """How long a user's names and groups are believed before they are looked up again."""
+_REMEMBER_PEERS = 1_000
+"""Addresses that are remembered at most."""
 
 
 class Peer(NamedTuple):
@@ -47,18 +49,22 @@ class Identities:
     def __init__(self, group: str) -> None:
         """group: name of the annotators' group, empty for none."""
         self._gid = grp.getgrnam(group).gr_gid if group else None
-        self._known: dict[int, tuple[float, Peer]] = {}
+        self._known: dict[str, tuple[float, Peer]] = {}
 
     def peer(self, address: str | None) -> Peer | None:
         """The user behind libzmq's `Peer-Address` (`localhost:uid:gid:pid`); None when unknown."""
-        parts = (address or "").split(":")
+        if address is None:
+            return None
+        until, peer = self._known.get(address, (0.0, None))
+        if peer is not None and time.monotonic() <= until:
+            return peer
+        parts = address.split(":")
         if len(parts) != 4 or not all(part.isdigit() for part in parts[1:]):
             return None
-        uid, gid = int(parts[1]), int(parts[2])
-        until, peer = self._known.get(uid, (0.0, None))
-        if peer is None or time.monotonic() > until:
-            peer = self._look_up(uid, gid)
-            self._known[uid] = (time.monotonic() + _REMEMBER_SECONDS, peer)
+        if len(self._known) >= _REMEMBER_PEERS:  # an address holds a process id: they never end
+            self._known.clear()
+        peer = self._look_up(int(parts[1]), int(parts[2]))
+        self._known[address] = (time.monotonic() + _REMEMBER_SECONDS, peer)
         return peer
 
     def _look_up(self, uid: int, gid: int) -> Peer:

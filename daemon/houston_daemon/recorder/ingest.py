@@ -3,9 +3,10 @@
 A handler returns what to answer after the commit. It raises Refusal for what is not stored.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from houston_daemon.recorder import guidance, rebuild, states
 from houston_daemon.recorder.checks import check
@@ -68,22 +69,18 @@ def slot(message: IngestRequest) -> Slot | None:
         case StoreHead(head=head):
             return Slot(Key(one, 0, 1, "head"), "head", head, head)
         case StoreSample(step=step, attempt=attempt, part=part, sample=sample):
-            timed = StoredSample(**_fields(sample), active_us=message.active_us)
+            timed = StoredSample(**asdict(sample), active_us=message.active_us)
             return Slot(Key(one, step, attempt, part), "sample", timed, sample)
         case StoreIntent(step=step, attempt=attempt, index=index, intent=intent):
             return Slot(Key(one, step, attempt, f"intent.{index}"), "intent", intent, intent)
         case StoreResult(step=step, attempt=attempt, index=index, result=result):
             return Slot(Key(one, step, attempt, f"call.{index}"), "result", result, result)
         case StoreObservation(step=step, attempt=attempt, observation=seen):
-            closing = StoredObservation(**_fields(seen), active_us=message.active_us)
+            closing = StoredObservation(**asdict(seen), active_us=message.active_us)
             return Slot(Key(one, step, attempt, "observation"), "observation", closing, seen)
         case StoreFork(step=step, fork=fork):
             return Slot(Key(one, step, 1, "fork"), "fork", fork, fork)
     return None
-
-
-def _fields(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def handle(

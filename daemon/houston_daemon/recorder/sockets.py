@@ -48,10 +48,13 @@ class Router:
     def receive(self) -> Frames | None:
         """The next message, None when there is none."""
         try:
-            first = self.socket.recv(zmq.NOBLOCK, copy=False)
+            first = last = self.socket.recv(_LAST, copy=False)
         except zmq.Again:
             return None
-        rest = self.socket.recv_multipart()
+        rest: list[bytes] = []
+        while last.more:  # the parts of a message come all at once
+            last = self.socket.recv(_LAST, copy=False)
+            rest.append(last.bytes)
         peer = self._identities.peer(_address(first))
         if len(rest) != 2 or len(rest[0]) != len(PUSH):
             request = rest[0] if len(rest[0]) == len(PUSH) else PUSH
