@@ -141,7 +141,14 @@ def test_cancel_ends_the_rollout_at_once(rig: Rig, during: str) -> None:
     rig.ask(wire.Steer(rollout=rollout, action="cancel", reason="no use"))
     worker.join(60)
     assert worker.exitcode == 0
-    assert rig.state(rollout)[0] == "cancelled"
+    state, reason = rig.state(rollout)
+    assert state == "cancelled"
+    assert reason.startswith("cancelled by person:")
+    steps = rig.steps(rollout)
+    assert len(steps) == (during == "call"), "what was under way can be seen"
+    for step in steps:
+        assert [one.kind for one in step.results] == ["interrupted"]
+        assert reason.removesuffix(": no use") in seen(step)
 
 
 @pytest.mark.parametrize("how", ["recorder", "signal"])
