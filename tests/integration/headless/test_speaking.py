@@ -96,7 +96,8 @@ def test_a_rollout_is_paused_resumed_and_cancelled(desk: Desk) -> None:
     for action, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
         (now,) = desk.json("rollout", action, rollout, "--wait", "10", "--reason", f"for {action}")
         assert now["state"] == state
-        assert now["reason"] == f"for {action}"
+        assert now["reason"].endswith(f"for {action}")
+    assert now["reason"].startswith("cancelled by person:")
     ended = desk.run("rollout", "pause", rollout)
     assert ended.returncode == 1
     assert "has ended (cancelled)" in ended.stderr
