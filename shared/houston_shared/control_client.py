@@ -214,7 +214,7 @@ def _silent(home: Home, seconds: float) -> NoAnswer:
     return NoAnswer(
         f"{who} did not answer in {seconds:g} s.",
         "Whether it did what was asked is not known.",
-        "houston daemon status",
+        "houston daemon logs",
         ExitCode.BUSY,
     )
 
