@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,11 +109,18 @@ async def test_an_end_mark_lost_in_the_gap_does_not_leave_the_terminal_busy(
     assert (status.busy, status.exit_code) == (False, 8)
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 300 MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "none", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a small disk")
-async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "none", str(small)], check=True)
+async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(small: Path) -> None:
     host = LocalHost(small, "r1", sandbox="bubblewrap", network=False, hidden=())
     try:
         await host.prepare(None)
@@ -134,7 +142,6 @@ async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(tmp_pat
     finally:
         await host.destroy_terminals()
         await host.close()
-        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 async def test_destroyed_terminals_leave_no_process(make_host: MakeHost) -> None:

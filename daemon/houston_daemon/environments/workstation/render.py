@@ -103,13 +103,13 @@ def _(one: seen.Session) -> Text:
 
 @render.register
 def _(one: seen.Status) -> Text:
-    alive = "alive" if one.is_alive else f"dead, {one.end}"
     runs = f"running {one.command!r}" if one.running else "idle"
+    state = f"alive, {runs}" if one.is_alive else f"dead, {one.end}"
     code = f", last exit code {one.exit_code}" if one.exit_code is not None else ""
     quiet = "no output yet"
     if one.silent_seconds is not None:
         quiet = f"last output {one.silent_seconds:.0f} s ago"
-    return Text(f"Session {one.session_id}: {alive}, {runs}{code}; {quiet}.")
+    return Text(f"Session {one.session_id}: {state}{code}; {quiet}.")
 
 
 @render.register
