@@ -12,6 +12,7 @@ from textual.widgets import TextArea
 
 from houston_console.app.keymap import actions
 from houston_console.app.outbox import Draft, Outbox
+from houston_console.app.widgets.messages import say
 from houston_shared.records import GuidanceMode
 
 
@@ -97,7 +98,7 @@ class Composer(TextArea):
         try:
             self._outbox.keep_draft(self.draft)
         except OSError as problem:
-            self.post_message(self.Lost(problem))
+            say(self, self.Lost(problem))
 
     # --- keys --------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Composer(TextArea):
         if not self.draft.rollout or not self.text.strip():
             return
         if mode == "interrupt" or self.draft.edits:
-            self.post_message(self.Asked(mode, self.draft))
+            say(self, self.Asked(mode, self.draft))
         else:
             self.store(mode)
 
@@ -117,10 +118,10 @@ class Composer(TextArea):
         try:
             self._outbox.post(draft.rollout, draft.text, mode)
         except OSError as problem:
-            self.post_message(self.Lost(problem))
+            say(self, self.Lost(problem))
             return
         self.write(Draft(draft.rollout, ""))
-        self.post_message(self.Posted())
+        say(self, self.Posted())
 
     def action_newline(self) -> None:
         """A new line at the cursor."""
@@ -128,4 +129,4 @@ class Composer(TextArea):
 
     def action_leave(self) -> None:
         """Back to the trajectory; the draft stays."""
-        self.post_message(self.Leave())
+        say(self, self.Leave())

@@ -20,7 +20,7 @@ from houston_console.app.records import FileRow, StepChange
 from houston_console.app.source import RolloutSource
 from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.line_view import LineView
-from houston_console.app.widgets.messages import Failed, GoTo
+from houston_console.app.widgets.messages import Failed, GoTo, say
 from houston_shared.errors import HoustonError
 from houston_shared.store.queries.world import Search
 
@@ -51,7 +51,7 @@ class FileList(LineView):
 
     def moved(self) -> None:
         """Tell it."""
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     def take(self, rows: Sequence[FileRow | Search]) -> None:
         """Show other rows."""
@@ -166,7 +166,7 @@ class Files(Vertical):
             try:
                 await self._read()
             except HoustonError as problem:
-                self.post_message(Failed(problem))
+                say(self, Failed(problem))
 
     async def _read(self) -> None:
         source = self.source
@@ -217,13 +217,13 @@ class Files(Vertical):
         below, row = self.below, self.listed.under_cursor
         if below.has_focus:
             if below.top_step is not None:
-                self.post_message(GoTo(below.top_step))
+                say(self, GoTo(below.top_step))
         elif isinstance(row, FileRow):
             self._path = row.path
             await self.refresh_content()
             below.focus()
         elif row is not None:
-            self.post_message(GoTo(row.step))
+            say(self, GoTo(row.step))
 
     async def action_back(self) -> None:
         """From the changes of a file to the list."""

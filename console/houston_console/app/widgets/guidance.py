@@ -19,7 +19,7 @@ from houston_console.app.state import Entry, queue
 from houston_console.app.widgets.composer import Composer
 from houston_console.app.widgets.dialogs import Confirm
 from houston_console.app.widgets.frame import subtitle, title
-from houston_console.app.widgets.messages import Failed, GoTo, Told
+from houston_console.app.widgets.messages import Failed, GoTo, Told, say
 from houston_console.app.widgets.queue import Queue
 from houston_console.app.widgets.selector import Facts
 from houston_shared.errors import HoustonError
@@ -79,7 +79,7 @@ class GuidanceArea(Vertical):
         lines = self._heard_lines()
         self.heard.display = bool(lines)
         self.heard.styles.height = max(1, len(lines))
-        self.heard.put(lines)
+        self.heard.put(lambda width: lines)
 
     def _heard_lines(self) -> list[Line]:
         under, text = self.queue.under_cursor, self.composer.text
@@ -102,6 +102,10 @@ class GuidanceArea(Vertical):
     def _text_changed(self) -> None:
         self.dress()
 
+    def on_resize(self) -> None:
+        """What the agent would read is wrapped for the width there is."""
+        self.dress()
+
     def on_descendant_focus(self) -> None:
         """Which of the two has the focus."""
         self.dress()
@@ -114,7 +118,7 @@ class GuidanceArea(Vertical):
 
     def on_composer_lost(self, message: Composer.Lost) -> None:
         """The disk of the state folder is full, or the like."""
-        self.post_message(Told(f"What you type is only on this screen: {message.problem}"))
+        say(self, Told(f"What you type is only on this screen: {message.problem}"))
 
     def on_composer_posted(self) -> None:
         """Send what is stored, and show it either way."""
@@ -125,7 +129,7 @@ class GuidanceArea(Vertical):
         await self.refresh_queue()
         if self._link.state != "live":
             words = "Kept as unsent: it is sent as soon as the daemon is there."
-            self.post_message(Told(words))
+            say(self, Told(words))
 
     def on_composer_asked(self, message: Composer.Asked) -> None:
         """An edit is for the daemon to agree to; interrupting, for the person to confirm."""
@@ -142,7 +146,7 @@ class GuidanceArea(Vertical):
     async def _change(self, draft: Draft) -> None:
         words = await guiding.edit(self._link, draft)
         self.composer.taken(draft)
-        self.post_message(Told(words, good=True))
+        say(self, Told(words, good=True))
         await self.refresh_queue()
 
     # --- the queue ---------------------------------------------------------------------------
@@ -152,21 +156,21 @@ class GuidanceArea(Vertical):
         entry = message.entry
         if message.what == "go":
             if entry.step is not None:
-                self.post_message(GoTo(entry.step))
+                say(self, GoTo(entry.step))
         elif entry.state in ("unsent", "refused"):
             if message.what == "withdraw" or self._edit(entry):
                 self._outbox.done(entry.id)
                 self._later(self.refresh_queue())
         elif entry.state != "queued":
             words = f"It is {entry.state} already; only queued guidance can change."
-            self.post_message(Told(words))
+            say(self, Told(words))
         elif message.what == "withdraw":
             self._later(self._withdraw(entry))
         else:
             self._edit(entry)
 
     async def _withdraw(self, entry: Entry) -> None:
-        self.post_message(Told(await guiding.withdraw(self._link, entry), good=True))
+        say(self, Told(await guiding.withdraw(self._link, entry), good=True))
         await self.refresh_queue()
 
     def _edit(self, entry: Entry) -> bool:
@@ -174,10 +178,10 @@ class GuidanceArea(Vertical):
         edits = entry.id if entry.state == "queued" else ""
         draft = self.composer.draft
         if draft.text.strip() and draft.edits != edits:
-            self.post_message(Told("There is a draft in the composer: send it or clear it first."))
+            say(self, Told("There is a draft in the composer: send it or clear it first."))
             return False
         self.composer.write(Draft(draft.rollout, entry.text, edits, entry.revision))
-        self.post_message(self.Compose())
+        say(self, self.Compose())
         return True
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -188,4 +192,4 @@ class GuidanceArea(Vertical):
         try:
             await work
         except HoustonError as problem:
-            self.post_message(Failed(problem))
+            say(self, Failed(problem))

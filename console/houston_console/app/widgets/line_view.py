@@ -50,8 +50,9 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def room(self) -> int:
-        """Cells in a line."""
-        return max(4, self.scrollable_content_region.width)
+        """Cells in a line; the scrollbar's column is kept free also while there is none."""
+        bar = self.styles.scrollbar_size_vertical if self.styles.overflow_y == "auto" else 0
+        return max(4, self.region.shrink(self.styles.gutter).width - bar)
 
     @property
     def palette(self) -> Palette:

@@ -9,6 +9,7 @@ from houston_console.app.lines import Line, line, span
 from houston_console.app.listing import entry_line
 from houston_console.app.state import Entry
 from houston_console.app.widgets.line_view import LineView
+from houston_console.app.widgets.messages import say
 
 
 class Queue(LineView):
@@ -42,7 +43,7 @@ class Queue(LineView):
 
     def moved(self) -> None:
         """Tell what is under the cursor."""
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     @property
     def under_cursor(self) -> Entry | None:
@@ -67,7 +68,7 @@ class Queue(LineView):
 
     def _ask(self, what: Literal["withdraw", "edit", "go"]) -> None:
         if self.under_cursor is not None:
-            self.post_message(self.Asked(what, self.under_cursor))
+            say(self, self.Asked(what, self.under_cursor))
 
     def action_withdraw(self) -> None:
         """Take it back."""

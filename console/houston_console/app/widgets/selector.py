@@ -1,5 +1,7 @@
 """The selector: every rollout under its task, and what is known of the one under the cursor."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
@@ -12,6 +14,7 @@ from houston_console.app.listing import rollout_facts, rollout_line
 from houston_console.app.state import ConsoleState, Listed
 from houston_console.app.widgets.frame import title
 from houston_console.app.widgets.line_view import LineView
+from houston_console.app.widgets.messages import say
 
 FACTS = 9
 """Lines under the list."""
@@ -52,7 +55,7 @@ class RolloutList(LineView):
 
     def moved(self) -> None:
         """Tell what is under the cursor now."""
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     @property
     def under_cursor(self) -> Listed | None:
@@ -84,7 +87,7 @@ class RolloutList(LineView):
         """Open the rollout under the cursor."""
         under = self.under_cursor
         if under is not None and under.rollout is not None:
-            self.post_message(self.Chosen(under.rollout.id))
+            say(self, self.Chosen(under.rollout.id))
 
     def on_click(self, event: Any) -> None:
         """A click opens."""
@@ -93,13 +96,14 @@ class RolloutList(LineView):
 
 
 class Facts(LineView, can_focus=False):
-    """A few fixed lines."""
+    """A few lines, made for the width there is whenever that is known or changes."""
 
     has_cursor = False
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.lines: list[Line] = []
+        self._make: Callable[[int], list[Line]] = _nothing
 
     def line_count(self) -> int:
         """As many as there are."""
@@ -109,11 +113,21 @@ class Facts(LineView, can_focus=False):
         """One of them."""
         return self.lines[number]
 
-    def put(self, lines: list[Line]) -> None:
-        """Show other lines."""
-        if lines != self.lines:
-            self.lines = lines
+    def put(self, make: Callable[[int], list[Line]]) -> None:
+        """Show what `make` gives for a width."""
+        self._make = make
+        if self._make(self.room) != self.lines:
             self.show()
+
+    def show(self) -> None:
+        """Made again: a hidden one has no width yet."""
+        self.lines = self._make(self.room)
+        super().show()
+
+
+def _nothing(width: int) -> list[Line]:
+    """What is said before there is anything to say."""
+    return []
 
 
 class Selector(Vertical):
@@ -141,6 +155,6 @@ class Selector(Vertical):
         """Facts follow the cursor."""
         under, facts = self.rollouts.under_cursor, self.facts
         if under is None or under.rollout is None:
-            facts.put([])
+            facts.put(_nothing)
         else:
-            facts.put(rollout_facts(under.rollout, under.attention.reasons, facts.room))
+            facts.put(partial(rollout_facts, under.rollout, under.attention.reasons))

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 
 from houston_console.app import terminal_files
 from houston_console.app.keymap import bindings
-from houston_console.app.lines import Line, block, line, span
+from houston_console.app.lines import Line, block, line, span, spread
 from houston_console.app.source import RolloutSource
 from houston_console.app.terminal_files import Tail
 from houston_console.app.widgets.frame import subtitle, title
@@ -36,8 +36,8 @@ class TerminalText(LineView):
         return len(self._lines)
 
     def line_at(self, number: int) -> Line:
-        """One of them; longer than the width is cut."""
-        return self._lines[number]
+        """One of them; longer than the width is cut with `…`."""
+        return spread(self._lines[number], (), self.room)
 
     def take(self, lines: list[Line]) -> None:
         """Show other output; stays at the end when it was there."""

@@ -15,7 +15,7 @@ from houston_console.app.source import RolloutSource
 from houston_console.app.widgets.dialogs import Prompt
 from houston_console.app.widgets.eye import Eye
 from houston_console.app.widgets.frame import subtitle, title
-from houston_console.app.widgets.messages import Failed, Told
+from houston_console.app.widgets.messages import Failed, Told, say
 from houston_console.app.widgets.transcript import Transcript
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -98,7 +98,7 @@ class TrajectoryArea(Vertical):
             by = self.transcript.cursor if text[0] in "+-" else 0
             await self.transcript.go_to(by + int(text))
         elif text:
-            self.post_message(Told(f"{text!r} is no step number."))
+            say(self, Told(f"{text!r} is no step number."))
 
     def start_search(self, words: str) -> None:
         """Find steps, in a thread; the first hits move the cursor."""
@@ -118,10 +118,10 @@ class TrajectoryArea(Vertical):
 
     def _found(self, search: Search, steps: list[int], done: bool) -> None:
         """In the thread of the search; posting is safe there."""
-        self.post_message(self.Hits(search, steps, done))
+        say(self, self.Hits(search, steps, done))
 
     def _search_failed(self, search: Search, problem: HoustonError) -> None:
-        self.post_message(Failed(problem))
+        say(self, Failed(problem))
 
     def end_search(self) -> None:
         """Stop looking and show no hits."""
@@ -141,13 +141,13 @@ class TrajectoryArea(Vertical):
         transcript = self.transcript
         transcript.hits = message.steps
         self.searching = "" if message.done else "…"
-        transcript.post_message(Transcript.Moved())
+        say(transcript, Transcript.Moved())
         if message.steps and not self._jumped:
             self._jumped = True
             after = [step for step in message.steps if step >= transcript.cursor]
             await self._show_hit(after[0] if after else message.steps[-1])
         elif message.done and not message.steps:
-            self.post_message(Told(f"No step holds {message.search.query!r}."))
+            say(self, Told(f"No step holds {message.search.query!r}."))
 
     async def action_hit(self, by: int) -> None:
         """The next hit or the one before, round the end."""
@@ -173,7 +173,7 @@ class TrajectoryArea(Vertical):
         step = await self.source.neighbour(self.transcript.cursor, column, forward)
         if step is None:
             side = "after" if forward else "before"
-            self.post_message(Told(f"No {FLAGS[column]} {side} step {self.transcript.cursor}."))
+            say(self, Told(f"No {FLAGS[column]} {side} step {self.transcript.cursor}."))
         else:
             await self.transcript.go_to(step)
 
@@ -186,6 +186,6 @@ class TrajectoryArea(Vertical):
             request = await self._reader.run(context.at(self.source.rollout, step))
             view = await asyncio.to_thread(context.complete, request)
         except HoustonError as problem:
-            self.post_message(Failed(problem))
+            say(self, Failed(problem))
         else:
             await self.app.push_screen(Eye(view, step))

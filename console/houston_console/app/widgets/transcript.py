@@ -2,6 +2,7 @@
 
 from houston_console.app.keymap import bindings
 from houston_console.app.lines import plain
+from houston_console.app.widgets.messages import say
 from houston_console.app.widgets.transcript_view import TranscriptView
 
 
@@ -18,7 +19,7 @@ class Transcript(TranscriptView):
         if row != self.steps:
             self._let_go()
         changed, self.cursor = row != self.cursor, row
-        top, height = self.folds.top(row), self.folds.height(row)
+        top, height = self.folds.top(row), self._bottom(row) - self.folds.top(row)
         first = round(self.scroll_y)
         if top < first:
             self._scroll(top)
@@ -26,22 +27,25 @@ class Transcript(TranscriptView):
             self._scroll(min(top, top + height - self._height))
         self.refresh()
         if changed:
-            self.post_message(self.Moved())
+            say(self, self.Moved())
 
     async def go_to(self, row: int, open: bool = False) -> None:
         """Jump to a row, a third down the screen; the rows around it are read first."""
         row = max(0, min(row, self.steps))
         if open:
             self.folds.set_open(row, True)
-        self._let_go()
+        if open or row != self.steps:
+            self._let_go()
         self.cursor = row
         self._scroll(self.folds.top(row) - self._height // 3)
         await self.settle()
         if self.folds.height(row) > 1:
             self._scroll(self.folds.top(row) - min(3, self._height // 3))
+        if self.following:
+            self._to_end()
         self._strips.clear()
         self.refresh()
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     def reveal_match(self, row: int) -> None:
         """Show the first line of an unfolded row in which a search found something."""
@@ -57,8 +61,7 @@ class Transcript(TranscriptView):
 
     def action_down(self) -> None:
         """Through an unfolded step line by line, then to the next."""
-        bottom = self.folds.top(self.cursor) + self.folds.height(self.cursor)
-        if bottom > round(self.scroll_y) + self._height:
+        if self._bottom(self.cursor) > round(self.scroll_y) + self._height:
             self._scroll(round(self.scroll_y) + 1)
         else:
             self.put_cursor(self.cursor + 1)
@@ -75,7 +78,7 @@ class Transcript(TranscriptView):
             if last < round(self.scroll_y):
                 self._scroll(last)
             self.refresh()
-            self.post_message(self.Moved())
+            say(self, self.Moved())
 
     def action_page(self, by: int) -> None:
         """A page; the cursor comes along."""
@@ -85,7 +88,7 @@ class Transcript(TranscriptView):
         inside = round(self.scroll_y) + (0 if by < 0 else self._height - 1)
         self.cursor = self.folds.at(inside)[0]
         self.refresh()
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     def action_top(self) -> None:
         """The task."""
@@ -93,17 +96,18 @@ class Transcript(TranscriptView):
 
     def action_follow(self) -> None:
         """The newest step, and stay with it."""
-        self.following, self._seen, self.cursor = True, self.steps, self.steps
+        self.cursor = self.steps
+        self._follow()
         self._strips.clear()
         self._to_end()
         self.refresh()
-        self.post_message(self.Moved())
 
     # --- folding -----------------------------------------------------------------------------
 
     def action_fold(self) -> None:
         """Unfold or fold the step at the cursor."""
         open = not self.folds.is_open(self.cursor)
+        self._held_end = open and self.following and self.cursor == self.steps
         if self.cursor != self.steps or open:
             self._let_go()
         top = self.folds.top(self.cursor)
@@ -112,7 +116,7 @@ class Transcript(TranscriptView):
         wrapped = self.pages.wrapped(self.cursor)
         if open and wrapped is not None:
             self.folds.measured(self.cursor, len(wrapped))
-            self.put_cursor(self.cursor)
+            self._unfolded(self.cursor)
         self._redraw()
         if top < round(self.scroll_y):
             self._scroll(top)

@@ -17,18 +17,19 @@ from textual.strip import Strip
 
 from houston_console.app import rows
 from houston_console.app.fold import Folds
-from houston_console.app.lines import Line, line, plain, span
+from houston_console.app.lines import Line, Tone, block, line, plain, span
 from houston_console.app.marking import mark
 from houston_console.app.pages import Pages
 from houston_console.app.plans import Opening
 from houston_console.app.records import StepRow
 from houston_console.app.widgets.line_view import LineView
-from houston_console.app.widgets.messages import Failed
+from houston_console.app.widgets.messages import Failed, say
 from houston_shared.errors import HoustonError
 from houston_shared.records import StepRecord
 
 STRIPS = 4_000
 """Drawn lines kept: many screens."""
+Ending = tuple[str, Tone]
 
 
 class Source(Protocol):
@@ -73,6 +74,9 @@ class TranscriptView(LineView):
         self._strips: LRUCache[object, Strip] = LRUCache(STRIPS)
         self._filling: asyncio.Task[None] | None = None
         self._unfolding = -1
+        self._held_end = False
+        """Whether the row that is being unfolded was the newest and followed."""
+        self._ending: Ending = ("", "text")
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -86,7 +90,7 @@ class TranscriptView(LineView):
         self._redraw()
         self._to_end()
         await self.settle()
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     async def grew(self, touched: list[int], steps: int) -> None:
         """Steps were added or have new events; what will be visible of them is read first."""
@@ -106,7 +110,7 @@ class TranscriptView(LineView):
         self._redraw()
         if self.following:
             self._to_end()
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     def opened(self, opening: Opening) -> None:
         """Row 0 is known better: the first prompt was made."""
@@ -127,7 +131,26 @@ class TranscriptView(LineView):
 
     def line_count(self) -> int:
         """Lines of all rows as they are folded now."""
-        return self.folds.total if self.source else 0
+        return self.folds.total + len(self.ending) if self.source else 0
+
+    @property
+    def ending(self) -> list[Line]:
+        """Lines after the newest step: why nothing comes after it."""
+        text, tone = self._ending
+        return block(text, self.room, tone, span(" ")) if text else []
+
+    def end_with(self, text: str, tone: Tone) -> None:
+        """Say something after the newest step; nothing when empty."""
+        if (text, tone) != self._ending:
+            self._ending = (text, tone)
+            self._redraw()
+            if self.following:
+                self._to_end()
+
+    def _bottom(self, row: int) -> int:
+        """The line after a row; what is said after the newest step belongs to that."""
+        bottom = self.folds.top(row) + self.folds.height(row)
+        return self.line_count() if row == self.steps else bottom
 
     def row_line(self, row: int, offset: int) -> Line:
         """One line of one row; a mark that it is being read where it is not here yet."""
@@ -149,6 +172,8 @@ class TranscriptView(LineView):
         number = round(self.scroll_y) + y
         if not self.line_count() or number >= self.line_count():
             return super().render_line(y)
+        if number >= self.folds.total:
+            return self._draw(self.ending[number - self.folds.total], False)
         row, offset = self.folds.at(number)
         if y == 0 and offset:
             offset = 0
@@ -175,7 +200,7 @@ class TranscriptView(LineView):
         self.needles, self.words, self.hits = needles, words, []
         self._strips.clear()
         self.refresh()
-        self.post_message(self.Moved())
+        say(self, self.Moved())
 
     def _redraw(self) -> None:
         self._strips.clear()
@@ -219,7 +244,7 @@ class TranscriptView(LineView):
                 if not await self._fill_rows(source) and not await self._fill_steps(source):
                     return
             except HoustonError as problem:
-                self.post_message(Failed(problem))
+                say(self, Failed(problem))
                 return
 
     async def _fill_rows(self, source: Source) -> bool:
@@ -245,7 +270,9 @@ class TranscriptView(LineView):
         visible = self.folds.between(round(self.scroll_y), self._height)
         for row in visible:
             if self.folds.is_open(row) and self.pages.needs_wrapping(row):
-                lines = await self._wrap(source, row)
+                width, lines = self.room, await self._wrap(source, row)
+                if width != self.room:
+                    return True  # wrapped for a width that is gone: once more
                 if source is self.source and lines:
                     self._place(row, lines)
                     return True
@@ -272,10 +299,17 @@ class TranscriptView(LineView):
         if self.following:
             self._to_end()
         elif row == self._unfolding:
-            self.put_cursor(row)
+            self._unfolded(row)
         elif above and grown:
             self._scroll(round(self.scroll_y) + grown)
         self._unfolding = -1
+
+    def _unfolded(self, row: int) -> None:
+        """Show a row that was just unfolded; goes on following when the end is still in view."""
+        self.put_cursor(row)
+        if self._held_end and self.line_count() <= round(self.scroll_y) + self._height:
+            self._follow()
+        self._held_end = False
 
     # --- the place on the screen ----------------------------------------------------------
 
@@ -301,10 +335,14 @@ class TranscriptView(LineView):
                 self._let_go()
             self._fill_soon()
 
+    def _follow(self) -> None:
+        self.following, self._seen = True, self.steps
+        say(self, self.Moved())
+
     def _let_go(self) -> None:
         if self.following:
             self.following, self._seen = False, self.steps
-            self.post_message(self.Moved())
+            say(self, self.Moved())
 
     # --- what the frame says -----------------------------------------------------------------
 
