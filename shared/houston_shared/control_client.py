@@ -51,7 +51,7 @@ class ControlClient:
         _must_run(self._home)
         wait = self._timeout if timeout is None else timeout
         request = next(self._ids).to_bytes(8, "big")
-        words = [request, wire.encode(message)]
+        words = [request, _body(message)]
         self._endpoint = _reach(self._socket, self._home, self._endpoint)
         self._socket.send_multipart(words)
         end = time.monotonic() + wait
@@ -110,7 +110,7 @@ class AsyncControlClient:
         waiting = self._open[request] = asyncio.get_running_loop().create_future()
         try:
             self._endpoint = _reach(self._socket, self._home, self._endpoint)
-            await self._socket.send_multipart([request, wire.encode(message)])
+            await self._socket.send_multipart([request, _body(message)])
             return _answer(await self._wait(waiting, wait))
         finally:
             del self._open[request]
@@ -217,6 +217,20 @@ def _silent(home: Home, seconds: float) -> NoAnswer:
         "houston daemon logs",
         ExitCode.BUSY,
     )
+
+
+def _body(message: ControlRequest) -> bytes:
+    """The message as bytes; a longer one would only cut the connection."""
+    body = wire.encode(message)
+    if len(body) > wire.FRAME_LIMIT:
+        raise HoustonError(
+            f"The message has {len(body) / 1e6:,.0f} MB; the daemon takes at most "
+            f"{wire.FRAME_LIMIT / 1e6:,.0f}.",
+            "Nothing was sent.",
+            "Ask for fewer at once, or for something shorter.",
+            ExitCode.USAGE,
+        )
+    return body
 
 
 def _answer(body: bytes) -> Done | Status:

@@ -37,16 +37,17 @@ def specs(
         engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
+    record, settings, places = task.record(), msgspec.to_builtins(engine), hidden(loaded)
     return tuple(
         RolloutSpec(
             rollout="",
-            task=task.record(),
+            task=record,
             engine=engine_name,
-            engine_settings=msgspec.to_builtins(engine),
+            engine_settings=settings,
             group=group,
             seed=first + index,
             host_root=str(loaded.host_root),
-            hidden=hidden(loaded),
+            hidden=places,
             thoughts=task.task.sampling.thoughts,
         )
         for index in range(count)

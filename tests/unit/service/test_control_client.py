@@ -90,6 +90,17 @@ def test_a_daemon_that_does_not_answer_is_said_honestly(home: Home) -> None:
     assert f"pid {os.getpid()}" in str(problem.value)
 
 
+def test_a_message_that_is_too_long_is_refused_before_it_is_sent(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "FRAME_LIMIT", 4_000_000)
+    long = wire.Guide(id="1", rollout="x", text="x" * 5_000_000)
+    with daemon(home, lambda _: wire.Done()), ControlClient(home) as client:
+        with pytest.raises(HoustonError, match="has 5 MB; the daemon takes at most 4"):
+            client.ask(long)
+        assert client.ask(wire.AskStatus()) == wire.Done()
+
+
 def test_a_daemon_that_ends_before_it_answers(home: Home) -> None:
     with daemon(home, lambda _: None) as lock, ControlClient(home, timeout=60) as client:
         threading.Timer(0.3, lock.release).start()
