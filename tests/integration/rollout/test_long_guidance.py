@@ -15,6 +15,7 @@ from houston_daemon.environments.null import NullEnvironment
 from houston_daemon.rollout.begin import begin
 from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.control import ControlState
+from houston_daemon.rollout.guidance import Leaving
 from houston_daemon.rollout.ingest_client import IngestClient
 from houston_daemon.rollout.line import Line
 from houston_daemon.rollout.rendering import Renderer
@@ -40,9 +41,13 @@ class Windowed(ScriptEngine):
         self.window = window
         self.sent: dict[int, list[Message]] = {}
         self._rig, self._rollout, self._said = rig, rollout, said
+        self.leaves: int | None = None
+        """The step before which the worker is told to go."""
 
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
         step = request.step or 0
+        if self.leaves is not None and step >= self.leaves:
+            raise Leaving("drain")
         renderer = Renderer(ChatmlJson(), None, "keep")
         assert renderer.reckon(request.messages) + request.max_tokens <= (self.window or 0)
         if request.role == "policy":
@@ -86,6 +91,27 @@ async def test_words_never_end_a_rollout(
     if window > 2_048 and name != "one at every step":
         forks = rig.query("SELECT step FROM forks WHERE rollout=?", rollout)
         assert len(forks) < STEPS / 2, "words do not make it fork at each step"
+
+
+async def test_a_worker_that_comes_later_shows_the_same_cuts(rig: Rig) -> None:
+    said = {2: [LONG, "Be quick."], 6: [ODD, LONG], 9: ["And tidy."]}
+    line = {"thought": "on", "calls": [{"name": "noop", "arguments": {"text": "x " * 400}}]}
+    rollout = rig.rollout([line] * STEPS, task="[budget]\nanswer_tokens = 256\n")
+    sent: dict[int, list[Message]] = {}
+    for leaves in (*range(2, STEPS + 1), None):
+        engine = Windowed(rig, rollout, rig.folder / "probe.jsonl", 4_096, said)
+        engine.leaves = leaves
+        if leaves is None:
+            assert await run(rig, rollout, engine) == "finish"
+        else:
+            with pytest.raises(Leaving):
+                await run(rig, rollout, engine)
+        sent |= engine.sent
+    assert sorted(sent) == list(range(1, STEPS + 2))
+    assert any(CUT in one.content for one in sent[STEPS + 1])
+    with Reader(rig.home) as reader:
+        for step, messages in sent.items():
+            assert context_at(reader, rollout, step).messages == messages
 
 
 async def run(rig: Rig, rollout: str, engine: ScriptEngine) -> str:
