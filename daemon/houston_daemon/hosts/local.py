@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import spawn, terminal_start, terminal_state, workspace_copy
+from houston_daemon.hosts import processes, spawn, terminal_start, terminal_state, workspace_copy
 from houston_daemon.hosts.errors import TerminalMissing
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.protocol import Finished, TerminalStatus
@@ -24,7 +24,7 @@ from houston_daemon.hosts.sandbox import COMMANDS, Sandbox
 from houston_daemon.hosts.snapshots import ShadowRepository
 from houston_daemon.hosts.terminal_log import TerminalLog
 from houston_daemon.hosts.terminals import LocalTerminal
-from houston_daemon.hosts.tmux import Tmux, socket_for
+from houston_daemon.hosts.tmux import MARK, Tmux, socket_for
 from houston_shared.errors import HoustonError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
@@ -172,17 +172,16 @@ class LocalHost:
     async def destroy_terminals(self) -> None:
         """End every terminal of the rollout, and its tmux server."""
         folder = self.folder / "terminals"
-        for known in self._terminals.values():  # also when somebody has removed its folder
-            await known.end_processes()
         for path in folder.glob("*/state.json"):
             found = await self._find(path.parent.name)
             if found is not None:
                 await found.close()
         self._terminals.clear()
-        if folder.exists():
+        if (folder / "socket").exists():
             await Tmux(socket_for(folder)).call("kill-server")
-        for path in folder.glob("*/token"):  # also of a terminal whose opening was cut off
-            await terminal_start.end_marked(path.parent)
+        # Also where the opening was cut off, or somebody has removed the rollout's folder.
+        if mark := workspace_copy.mark_of(self._note):
+            await asyncio.to_thread(processes.end_marked, mark)
 
     async def _find(self, name: str) -> LocalTerminal | None:
         known = self._terminals.get(name)
@@ -208,7 +207,7 @@ class LocalHost:
         return opened
 
     def _launch(self, commands: Path, shell: str, token: str) -> list[str]:
-        marked = {"HOUSTON_TERMINAL": token}
+        marked = {"HOUSTON_TERMINAL": token, MARK: workspace_copy.mark_of(self._note)}
         if self.sandbox.kind == "none":
             return self.sandbox.wrap(["/bin/bash", "-c", shell], environment=marked)
         inner = ["script", "-e", "-q", "-c", shell, "/dev/null"]
@@ -220,7 +219,8 @@ class LocalHost:
         return f"{COMMANDS}/command"
 
     def _tmux(self) -> Tmux:
-        return Tmux(socket_for(self.folder / "terminals"))
+        place = socket_for(self.folder / "terminals")
+        return Tmux(place, workspace_copy.mark_of(self._note))
 
 
 def _remove(folder: Path) -> None:

@@ -7,6 +7,7 @@ This module signals processes; it does not know what they run for.
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,14 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def end_marked(token: str) -> None:
+    """Kill what carries `token` until nothing does: one that was forking may leave a child."""
+    for _ in range(20):
+        if not kill_marked(token):
+            return
+        time.sleep(0.01)
 
 
 def kill_marked(token: str) -> int:

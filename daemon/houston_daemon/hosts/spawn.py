@@ -128,7 +128,4 @@ async def _end_all(process: asyncio.subprocess.Process, token: str | None) -> No
     await process.wait()
     if token is None:
         return
-    for _ in range(20):  # one that was forking may have left a child behind
-        if not await asyncio.to_thread(processes.kill_marked, token):
-            return
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(processes.end_marked, token)

@@ -93,10 +93,7 @@ async def end_marked(folder: Path, token: str = "") -> None:
             token = (folder / "token").read_text()
         except FileNotFoundError:
             return
-    for _ in range(20):  # one that was forking may have left a child behind
-        if not await asyncio.to_thread(processes.kill_marked, token):
-            return
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(processes.end_marked, token)
 
 
 def exit_code(folder: Path) -> int | None:

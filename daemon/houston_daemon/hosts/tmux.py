@@ -16,6 +16,8 @@ from pathlib import Path
 from houston_shared.errors import HoustonError
 
 _LONGEST_SOCKET = 99
+MARK = "HOUSTON_ROLLOUT"
+"""Environment variable of everything that runs in a rollout's terminals."""
 COLUMNS, ROWS = 160, 50
 
 
@@ -58,8 +60,10 @@ def _short_folder() -> Path:
 class Tmux:
     """Commands to one server; every call is a short tmux process (about 3 ms)."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, mark: str = "") -> None:
         self.socket = socket
+        self._mark = mark
+        """What the server carries in its environment, to be found by when its socket is lost."""
 
     async def call(self, *arguments: str) -> tuple[int, str]:
         """Run one tmux command; returns its exit code and output (the error text on failure)."""
@@ -68,7 +72,7 @@ class Tmux:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=_environment(),
+            env={**_environment(), MARK: self._mark},
             cwd="/",
             start_new_session=True,
         )

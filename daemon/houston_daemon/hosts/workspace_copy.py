@@ -2,11 +2,14 @@
 
 Beside the rollouts' folders lies a note for each workspace that was made. With the note and
 without the workspace, what the agent did is lost, and that is said: a fresh copy in its place
-would look like the agent's own work. This module knows neither sandbox nor snapshots.
+would look like the agent's own work. The note holds a mark that the rollout's processes carry in
+their environment, so that they can be found when nothing else of it is left. This module knows
+neither sandbox nor snapshots.
 """
 
 import logging
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ _LONGEST = 250
 def make(source: Path | None, workspace: Path, note: Path, begun: bool) -> None:
     """Copy `source` to `workspace`, or find the workspace as it was left.
 
-    note: the file that says that the workspace was made; written here.
+    note: the file that says that the workspace was made, by its mark; written here.
     begun: the caller knows that the rollout has steps already.
     Pipes, sockets and devices of `source` are left out; the log names them.
     Raises HoustonError when the workspace is gone, or `source` cannot be copied.
@@ -44,7 +47,17 @@ def make(source: Path | None, workspace: Path, note: Path, begun: bool) -> None:
             _copy_whole(source, workspace)
     if not note.exists():
         note.parent.mkdir(parents=True, exist_ok=True)
-        note.touch(mode=0o600)
+        beside = note.with_name(f"{note.name}.new")
+        beside.write_text(secrets.token_hex(16))
+        beside.replace(note)
+
+
+def mark_of(note: Path) -> str:
+    """What the rollout's processes carry in their environment; empty before `make`."""
+    try:
+        return note.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _refuse_around(source: Path, workspace: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import processes, terminal_state
+from houston_daemon.hosts import processes, terminal_state, workspace_copy
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.terminals import LocalTerminal
 
@@ -237,6 +238,23 @@ def _reads(folder: Path, pid: int) -> bool:
     except OSError:
         return False
     return any(link.startswith(str(folder)) for link in links)
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "none"])
+@pytest.mark.parametrize("known", ["by this process", "by a later one"])
+async def test_terminals_end_when_somebody_has_removed_the_rollouts_folder(
+    sandbox: str, known: str, make_host: MakeHost
+) -> None:
+    host = make_host(sandbox=sandbox)
+    await host.prepare(None)
+    terminal = await host.terminal("main", create=True)
+    await terminal.run("setsid sleep 1000 & sleep 1001")
+    mark = workspace_copy.mark_of(host.folder.parents[1] / "prepared" / "r1").encode()
+    assert len(_carrying(mark)) > 3, "tmux, its pane, the shell and what it runs"
+    shutil.rmtree(host.folder)
+    await (host if known == "by this process" else make_host(sandbox=sandbox)).destroy_terminals()
+    await asyncio.sleep(0.1)
+    assert not _carrying(mark)
 
 
 def _carrying(token: bytes) -> list[int]:
