@@ -31,7 +31,7 @@ class ChatmlJson:
 
     name = "chatml-json"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
-    form = '{"thought": "why", "calls": [{"name": "tool", "arguments": {}}]}'
+    form = '{"thought": "…", "calls": [{"name": "…", "arguments": {…}}]}'
 
     def head(
         self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.engines.chat import ChatEngine
-from houston_daemon.engines.protocol import Engine
+from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.engines.script import ScriptEngine
 from houston_daemon.engines.token import TokenEngine
 from houston_shared.errors import ConfigurationError
@@ -35,7 +35,8 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
     - `path`: file of a script.
 
     `tokenizer`, `dialect`, `port`, `command` and `environment` belong to others and are passed
-    over. Raises ConfigurationError for an unknown kind or a missing key.
+    over. Raises ConfigurationError for an unknown kind or a missing key, and EngineUnavailable
+    when the variable that holds the API key is not set.
     """
     kind = settings.get("kind", "script" if script else "")
     if script or kind == "script":
@@ -79,7 +80,10 @@ def _api_key(settings: Mapping[str, Any]) -> str:
     if not variable:
         return ""
     if variable not in os.environ:
-        raise ConfigurationError(
-            f"The environment variable {variable}, named by `api_key_env`, is not set."
+        raise EngineUnavailable(
+            f"the variable {variable}, named by `api_key_env`, is not set where the daemon was"
+            " started.",
+            "The rollout waits.",
+            f"export {variable}=…; houston daemon restart",
         )
     return os.environ[variable]

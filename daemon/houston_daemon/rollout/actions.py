@@ -77,7 +77,8 @@ class Actor:
                 step, call, lambda standing, stop: environment.act(call, standing, stop)
             )
         else:
-            result = Result(call=call, kind="interrupted", success=False, text=NOT_RUN)
+            # A person's word came first: nothing went wrong, so it counts as no error.
+            result = Result(call=call, kind="interrupted", success=True, text=NOT_RUN)
         await self._keep(step, result, of, results)
 
     async def _recover(self, step: int, intent: Intent, of: int, results: list[Result]) -> None:

@@ -65,16 +65,23 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
     )
 
 
-async def wait_ready(engine: Engine, line: Line) -> None:
-    """Return when the engine answers; waiting is no active time. Raises Leaving."""
+async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine, Mapping[str, Any]]:
+    """The rollout's engine once it answers, and its settings; waiting is no active time.
+
+    An engine that is away, or a key that is missing where the daemon was started, is waited for:
+    neither is the rollout's fault. Raises Leaving, and HoustonError for settings that are wrong.
+    """
     tries = 0
     while True:
+        engine = None
         try:
+            engine, settings = engine_of(spec, url)
             await engine.ready()
+            return engine, settings
         except EngineUnavailable as problem:
             line.activity = f"waiting for the engine: {problem.cause}"
-        else:
-            return
+            if engine is not None:
+                await engine.close()
         with line.clock.excluded():
             await line.control.wait((), WAITS[min(tries, len(WAITS) - 1)])
             await line.safe_point()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from houston_daemon.engines.protocol import Engine
 from houston_daemon.environments.protocol import Environment
-from houston_daemon.rollout.begin import begin, engine_of, environment_of, wait_ready
+from houston_daemon.rollout.begin import begin, environment_of, ready_engine
 from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import Leaving
@@ -126,8 +126,7 @@ class Life:
         line.activity = "starting"
         await line.safe_point()
         task = parse_task(welcome.spec.task)
-        self._engine, settings = engine_of(welcome.spec, self._url)
-        await wait_ready(self._engine, line)
+        self._engine, settings = await ready_engine(welcome.spec, self._url, line)
         self._environment = environment_of(welcome.spec, task, self._engine.window, line.clock)
         await self._environment.open()
         rollout = await begin(line, welcome, self._engine, settings, self._environment)

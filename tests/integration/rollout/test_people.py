@@ -41,10 +41,10 @@ def calling(rig: Rig, rollout: str, index: int = 0) -> None:
         ("wake ends a sleep", [SLEEP], "wake", [("sleep", True)]),
         ("wake lets other calls run", [SLEEP, LIST], "wake", [("sleep", True), ("listing", True)]),
         ("wake cancels the next sleep", [SLEEP, SLEEP], "wake",
-         [("sleep", True), ("interrupted", False)]),
+         [("sleep", True), ("interrupted", True)]),
         ("interrupt ends a sleep", [SLEEP], "interrupt", [("sleep", True)]),
         ("interrupt cancels the rest", [SLEEP, LIST], "interrupt",
-         [("sleep", True), ("interrupted", False)]),
+         [("sleep", True), ("interrupted", True)]),
     ],
 )  # fmt: skip
 def test_guidance_while_a_call_runs(
