@@ -1,5 +1,6 @@
 """What the console knows without a screen: attention, the queue, drafts on disk, the keys."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,7 @@ def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
     again = Outbox(Home(tmp_path), tmp_path)
     assert again.draft(strange) == Draft(strange, "half a sen", edits="g", revision=3)
     assert [one.text for one in again.unsent()] == ["one", "two"]
+    assert all(re.fullmatch("g-[0-9a-f]{12}", one.id) for one in again.unsent())
     assert [one.refused for one in again.unsent("other")] == ["it has ended"]
     again.done(sent.id)
     again.keep_draft(Draft(strange, ""))

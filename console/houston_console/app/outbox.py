@@ -6,7 +6,6 @@ change, so that whatever dies (terminal, SSH, console, daemon) finds them again.
 
 import os
 import time
-import uuid
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from platformdirs import user_state_path
 
 from houston_console.app.state import Entry
 from houston_shared.errors import HoustonError
+from houston_shared.guidance_id import new_id
 from houston_shared.home import Home
 from houston_shared.records import GuidanceMode
 
@@ -78,7 +78,7 @@ class Outbox:
 
     def post(self, rollout: str, text: str, mode: GuidanceMode) -> Unsent:
         """Keep a message until it is acknowledged; its id is made here, once. Raises OSError."""
-        message = Unsent(uuid.uuid4().hex, rollout, text, mode, time.time_ns())
+        message = Unsent(new_id(), rollout, text, mode, time.time_ns())
         _write(self._unsent / _name(message.id), message)
         return message
 

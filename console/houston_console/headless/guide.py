@@ -1,13 +1,13 @@
 """`houston guide R TEXT`: say something to an agent, and know when it will be heard."""
 
 import argparse
-import secrets
 import sys
 
 from houston_console.headless import asking, options
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.guidance_id import new_id
 from houston_shared.records import Guidance, GuidanceMode
 from houston_shared.store import views
 from houston_shared.store.queries.rollouts import Rollout
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     rollout = asking.meant(reader, arguments.rollout)
     reader.close()
     message = Guide(
-        id=f"g-{secrets.token_hex(6)}",
+        id=new_id(),
         rollout=rollout.id,
         text=text,
         mode=with_mode,
