@@ -129,8 +129,6 @@ class HomeBuilder(WrittenHome):
             role="policy",
             parent_seq=parent,
             kept=(step - 1) * 16 if parent else 0,
-            new_prompt_ids=new,
-            token_ids=new,
             logprobs=tuple(-0.1 for _ in new),
             logprob_kind="policy",
             finish_reason="stop",
@@ -140,10 +138,14 @@ class HomeBuilder(WrittenHome):
             drift=fields.pop("drift", "clean" if parent else "forked"),
             thought=thought,
             calls=made,
-            prompt_tokens=900 + step * 30,
-            cached_tokens=800 + step * 30,
             seconds=1.5,
-            **fields,
+            **{
+                "new_prompt_ids": new,
+                "token_ids": new,
+                "prompt_tokens": 900 + step * 30,
+                "cached_tokens": 800 + step * 30,
+                **fields,
+            },
         )
         kept = stored(StoredSample, body, active_us=step * 30_000_000)
         seq = self.event(Key(rollout, step, part="sample"), "sample", kept)

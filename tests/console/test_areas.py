@@ -2,15 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
-from houston_console.app.lines import plain
+from houston_console.app.lines import plain, width_of
 from houston_console.app.widgets.dialogs import Help
 from houston_console.app.widgets.eye import Eye
 from houston_console.app.widgets.files import DiffText, FileList
+from houston_console.app.widgets.line_view import LineView
 from houston_console.app.widgets.terminals import TerminalText
 from houston_shared.command import main
 from houston_shared.records import FileChange, TerminalSpan
-from tests.console.conftest import Sit
+from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n same\n-old line\n+new line\n"
@@ -42,6 +44,38 @@ async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Si
         assert seat.app.screen.view.token_ids[-8:] == list(range(30, 38))
         await seat.press("escape")
         assert not isinstance(seat.app.screen, Eye)
+
+
+async def test_nothing_of_the_eye_is_clipped_without_a_sign(builder: HomeBuilder, sit: Sit) -> None:
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "x" * 300, texts=("word " * 80 + "END",))
+        builder.begin("r", 2)
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("v")
+        await seat.until(lambda: "END" in seat.text("#eye-text"), "messages")
+        facts = seat.text("#eye-facts")
+        for part in ("step 2", "extends step 1", "of its ids", "prompt 960 tokens", "messages"):
+            assert part in facts
+        for name in ("#eye-facts", "#eye-text"):
+            view = seat.app.screen.query_one(name, LineView)
+            for number in range(view.line_count()):
+                assert width_of(view.line_at(number)) <= view.room, name
+
+
+async def test_the_eye_says_that_an_engine_gives_no_ids(builder: HomeBuilder, sit: Sit) -> None:
+    without: dict[str, Any] = {"new_prompt_ids": None, "token_ids": None, "prompt_tokens": None}
+    with builder.bulk():
+        builder.start("r")
+        builder.begin("r", 1, "says", **without, cached_tokens=None)
+    async with sit(builder.home) as seat:
+        await seat.press("v")
+        await seat.until(lambda: "step 1" in seat.text("#eye-facts"), "facts")
+        facts = seat.text("#eye-facts")
+        assert "this engine gives no token ids" in facts
+        assert "–" not in facts
+        await seat.press("3")
+        await seat.until(lambda: "no token ids" in seat.text("#eye-text"), "said there too")
 
 
 async def test_a_diff_follows_the_step_and_every_file_has_its_history(

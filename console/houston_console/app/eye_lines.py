@@ -1,10 +1,10 @@
 """The eye's three texts as lines: messages, the rendered prompt, token ids. Pure."""
 
-from houston_console.app.lines import Line, Span, Tone, block, fit, line, span, wrap
+from houston_console.app.lines import Line, Span, Tone, block, fit, flow, line, span, wrap
 from houston_shared import real_user
 from houston_shared.records import Message
 from houston_shared.safe_text import SafeText
-from houston_shared.store.context import ContextView
+from houston_shared.store.context import WITHOUT_IDS, ContextView
 
 IDS_IN_LINE = 12
 _ROLES: dict[str, Tone] = {
@@ -15,36 +15,37 @@ _ROLES: dict[str, Tone] = {
 }
 
 
-def facts(view: ContextView, step: int) -> list[Line]:
-    """How the request came about: drift, parent, counts."""
+NO_IDS = "this engine gives no token ids"
+
+
+def facts(view: ContextView, step: int, width: int) -> list[Line]:
+    """How the request came about: drift, parent, counts; wrapped."""
     sample = view.sample
     parent = view.parent
     came = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
-    ids = f"{len(view.token_ids):,}" if view.token_ids is not None else "none"
-    cached = "–" if sample.cached_tokens is None else f"{sample.cached_tokens:,}"
-    prompt = "–" if sample.prompt_tokens is None else f"{sample.prompt_tokens:,}"
-    sampled = "–" if sample.sampled_ids is None else f"{sample.sampled_ids:,}"
     tone: Tone = "success" if view.drift == "clean" else "warning"
-    found = [
-        line(
-            span(f" step {step}  ", "number"),
-            span(view.drift, tone),
-            span(f"  {came}, keeps {sample.kept:,} of its ids", "dim"),
-        ),
-        line(
-            span(" prompt ", "key"),
-            span(f"{prompt} tokens"),
-            span("  cached ", "key"),
-            span(cached),
-            span("  ids ", "key"),
-            span(ids),
-            span("  sampled ", "key"),
-            span(f"{sampled}  {sample.finish_reason}"),
-            span("  messages ", "key"),
-            span(str(len(view.messages))),
-        ),
+    with_ids = view.token_ids is not None
+    kept = f", keeps {sample.kept:,} of its ids" if parent and with_ids else ""
+    first = [
+        line(span(f" step {step} ", "number")),
+        line(span(f" {view.drift} ", tone)),
+        line(span(f" {came}{kept} ", "dim")),
     ]
-    return [*found, line(span(f" {view.note}", "warning"))] if view.note else found
+    counts: list[tuple[str, str]] = []
+    if sample.prompt_tokens is not None:
+        counts.append(("prompt", f"{sample.prompt_tokens:,} tokens"))
+    if sample.cached_tokens is not None:
+        counts.append(("cached", f"{sample.cached_tokens:,}"))
+    if view.token_ids is not None:
+        counts.append(("ids", f"{len(view.token_ids):,}"))
+    if sample.sampled_ids is not None:
+        counts.append(("sampled", f"{sample.sampled_ids:,}"))
+    counts += [("ended", sample.finish_reason), ("messages", str(len(view.messages)))]
+    second = [line(span(f" {name} ", "key"), span(f"{value} ")) for name, value in counts if value]
+    if view.note == WITHOUT_IDS:
+        second.append(line(span(f" {NO_IDS} ", "warning")))
+    found = flow(first, width) + flow(second, width)
+    return found + (block(view.note, width, "warning", span(" ")) if view.note else [])
 
 
 def messages(view: ContextView, width: int) -> list[Line]:
@@ -59,8 +60,8 @@ def _message(number: int, one: Message, width: int) -> list[Line]:
     size = f"  {len(one.content):,} characters" if one.content else ""
     tone = _ROLES[one.role]
     answers = f" to call {one.call_id}" if one.call_id else ""
-    note = span(answers + size, "faint")
-    found = [line(span(f"{number:>4} ", "number"), span(one.role, tone), note)]
+    head = (span(f"{number:>4} ", "number"), span(one.role, tone))
+    found = flow([head, (span(answers, "faint"),), (span(size, "faint"),)], width)
     bar = Span(SafeText("   │ "), tone)
     if one.role == "system":  # it explains the tag, so nothing in it is guidance
         found += block(one.content, width, "text", bar)
@@ -96,7 +97,8 @@ def prose(text: str, width: int, edge: Span | None = None) -> list[Line]:
 def token_ids(view: ContextView, width: int) -> list[Line]:
     """The ids, those that the parent's prompt and sample did not have in full colour."""
     if view.token_ids is None:
-        return [line(span(" " + (view.note or "There are no token ids."), "warning"))]
+        said = NO_IDS if view.note == WITHOUT_IDS else view.note
+        return block(said, width, "warning", span(" "))
     per_line = max(4, min(IDS_IN_LINE, (width - 10) // 8))
     found: list[Line] = []
     for start in range(0, len(view.token_ids), per_line):

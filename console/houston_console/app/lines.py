@@ -130,6 +130,23 @@ def _cut(window: str, width: int) -> int:
     return max(1, len(chop_cells(window, width)[0]))
 
 
+def flow(groups: Iterable[Line], width: int) -> list[Line]:
+    """Groups of spans one after the other; one that does not fit begins the next line.
+
+    A group wider than a line is wrapped, in the tone of its first span.
+    """
+    found: list[Line] = []
+    for group in groups:
+        cells = width_of(group)
+        if found and width_of(found[-1]) + cells <= width:
+            found[-1] = (*found[-1], *group)
+        elif cells <= width:
+            found.append(group)
+        else:
+            found += block(plain(group), width, group[0].tone)
+    return found
+
+
 def block(text: str, width: int, tone: Tone = "text", bar: Span | None = None) -> list[Line]:
     """Wrapped text as lines, each behind `bar` when there is one."""
     edge = (bar,) if bar else ()

@@ -49,9 +49,8 @@ class Eye(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Facts above, one of three texts below."""
         with Vertical(id="eye"):
-            found = TextLines(eye_lines.facts(self.view, self.step), id="eye-facts")
+            found = TextLines([], id="eye-facts")
             found.can_focus = False
-            found.styles.height = len(eye_lines.facts(self.view, self.step)) + 1
             yield found
             yield TextLines([], id="eye-text")
 
@@ -64,6 +63,10 @@ class Eye(ModalScreen[None]):
         """Show one of the three; wrapped in a thread, a context may have 100,000 tokens."""
         self.tab = tab
         text = self.query_one("#eye-text", TextLines)
+        above = self.query_one("#eye-facts", TextLines)
+        facts = eye_lines.facts(self.view, self.step, above.room)
+        above.styles.height = len(facts) + 1
+        above.put(facts)
         lines = await asyncio.to_thread(TABS[tab][1], self.view, text.room)
         text.put(lines, at_end=True)  # what is new stands there
         names = [f"‹{name}›" if i == tab else name for i, (name, _) in enumerate(TABS)]
