@@ -5,12 +5,14 @@ from typing import Any
 
 from textual import events
 
+from houston_console.app.widgets.bars import HintBar
 from houston_console.app.widgets.composer import Composer
 from houston_console.app.widgets.dialogs import Confirm
 from houston_console.app.widgets.queue import Queue
 from houston_console.app.widgets.selector import Facts
+from houston_console.app.widgets.transcript import Transcript
 from houston_shared.home import Home
-from tests.console.conftest import LiveStation, Seat, Sit
+from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
 from tests.support.recorder_client import Worker
 
 
@@ -179,20 +181,81 @@ async def test_an_unsent_message_goes_out_from_another_console_and_can_be_droppe
         assert [row[1] for row in _texts(live)] == ["queued"]
 
 
+async def _end(live: LiveStation, worker: Worker, seat: Seat) -> None:
+    live.person().ask(_cancel(worker.rollout))
+    worker.say(_moved(), state="cancelled", reason="asked")
+    await seat.until(lambda: seat.app.state.current.state == "cancelled", "ended")
+
+
 async def test_a_message_that_the_daemon_refuses_keeps_its_words_and_says_why(
     live: LiveStation, sit: Sit
 ) -> None:
     worker = _work(live)
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
-        live.person().ask(_cancel(worker.rollout))
-        worker.say(_moved(), state="cancelled", reason="asked")
-        await seat.until(lambda: seat.app.state.current.state == "cancelled", "ended")
+        await _end(live, worker, seat)
+        seat.app.outbox.post(worker.rollout, "written before it ended", "next")
+        await seat.app.link.send_waiting()
+        await seat.until(lambda: "refused" in _queue(seat), "refused")
+        assert "written" in _queue(seat)
+
+
+async def test_nothing_is_sent_to_a_rollout_that_has_ended(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await _end(live, worker, seat)
+        composer = seat.app.query_one(Composer)
+        assert composer.placeholder == "This rollout has ended; nobody would hear it."
         await seat.press("i")
         await seat.write("too late")
-        await seat.press("enter")
-        await seat.until(lambda: "refused" in _queue(seat), "refused")
-        assert "too late" in _queue(seat)
+        for key in ("enter", "ctrl+w", "ctrl+x"):
+            await seat.press(key)
+            await seat.until(lambda: "nobody would hear it" in seat.bar("#hints"), key)
+            assert composer.text == "too late"
+        assert seat.app.outbox.unsent() == []
+        assert _texts(live) == []
+
+
+async def test_words_typed_behind_the_choice_of_a_rollout_are_for_that_rollout(
+    live: LiveStation, sit: Sit
+) -> None:
+    first, second = _work(live), _work(live)
+    for size in (WIDE, SMALL):
+        async with sit(live.home, first.rollout, size) as seat:
+            await _is_live(seat)
+            await seat.press("1", "j")
+            await _burst(seat, "enter", "i", *"hear", "enter", "escape")
+            await seat.until(lambda: "hear" in _said(live, second), "said to the second")
+            assert _said(live, first) == []
+            assert f"Say to {second.rollout}" in seat.frame("#guidance")
+
+
+async def test_a_composer_turns_before_anything_was_read(live: LiveStation, sit: Sit) -> None:
+    first, second = _work(live), _work(live)
+    async with sit(live.home, first.rollout) as seat:
+        await _is_live(seat)
+        seat.app._turn_to(second.rollout)
+        assert seat.app.guidance.composer.draft.rollout == second.rollout
+        assert f"Say to {second.rollout}" in seat.frame("#guidance")
+        assert seat.transcript.line_count() == 0  # no step of the first under the second's name
+
+
+async def test_an_open_question_shows_its_keys_and_no_others_work(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _is_live(seat)
+        await seat.press("ctrl+k")
+        keys = seat.app.screen.query_one(HintBar)
+        assert keys.render_line(0).text.split() == ["y", "yes", "n", "no"]
+        assert keys.region.y == seat.app.size.height - 1
+        await seat.press("i", "p", "tab")
+        assert isinstance(seat.app.screen, Confirm)
+        assert seat.app.state.current.state == "running"
+        await seat.press("n")
+        assert isinstance(seat.app.focused, Transcript)
 
 
 def _cancel(rollout: str) -> Any:

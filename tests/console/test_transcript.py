@@ -2,7 +2,7 @@
 
 from houston_console.app.widgets.selector import RolloutList
 from houston_console.app.widgets.transcript import Transcript
-from tests.console.conftest import SMALL, Sit
+from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder
 
 
@@ -38,6 +38,68 @@ async def test_a_rollout_is_chosen_in_the_list(builder: HomeBuilder, sit: Sit) -
         assert "thought 80" in seat.text()
         assert "alpha · r-one" in seat.frame("#trajectory")
         assert isinstance(seat.app.focused, Transcript)
+
+
+REASON = "The engine at http://gpu-3:8000 answered 503 for ten minutes; " + "retried " * 40 + "END"
+STANDINGS = {
+    "failed": (("failed", "worker", REASON), "✗ failed: The engine"),
+    "paused": (("paused", "person:bob", REASON), "‖ paused by person:bob: The engine"),
+    "finished": (("finished", "worker", "recorded sample"), "✓ finished: recorded sample"),
+}
+
+
+async def test_why_nothing_goes_on_is_readable_in_full_at_the_end(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    for what, (state, words) in STANDINGS.items():
+        name = f"r-{what}"
+        with builder.bulk():
+            builder.start(name, what)
+            _steps(builder, name, 1, 60)
+            builder.state(name, *state)
+        for size in (WIDE, SMALL):
+            async with sit(builder.home, name, size) as seat:
+                said = " ".join(seat.text().split())
+                assert words in said, what
+                assert " ".join(state[2].split()) in said, what
+                assert seat.transcript.following
+                await seat.press("pageup", "pagedown", "j", "j")
+                assert state[2].split()[-1] in seat.lines()[-1], what
+                await seat.press("1")
+                card = seat.text("#facts")
+                assert words[:20] in " ".join(card.split())
+                assert name in card
+
+
+async def test_a_selector_row_is_what_tells_it_from_the_others_of_its_task(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    with builder.bulk():
+        builder.start("count-words-7iz6", "count-words")
+        builder.scored("count-words-7iz6", 1, "tries", 100)
+        builder.start("other-name", "count-words")
+    async with sit(builder.home, "count-words-7iz6") as seat:
+        rows = seat.lines(RolloutList)
+        assert [row.split()[:2] for row in rows[1:3]] == [["●", "7iz6"], ["●", "other-name"]]
+        assert rows[1].split()[-2:] == ["100", "1"]
+        assert "count-words-7iz6" in seat.text("#facts")
+        assert "100 best, 100 last" in seat.text("#facts")
+        assert seat.lines()[1].endswith("100")
+
+
+async def test_without_a_daemon_what_ran_is_said_with_its_time(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    builder.start("r")
+    builder.begin("r", 1, "", (("sleep", {"seconds": 9}),))
+    builder.activity("r", "sleep")
+    async with sit(builder.home) as seat:
+        await seat.until(lambda: "daemon down" in seat.bar("#status"), "down")
+        hint = "running when the daemon was last here"
+        await seat.until(lambda: hint in " ".join(seat.text("#facts").split()), "the card")
+        assert "now" not in seat.text("#facts").split()
+        await seat.until(lambda: hint in seat.frame("#trajectory"), "the frame")
+        assert "sleep" not in seat.frame("#trajectory")
 
 
 async def test_a_folded_step_says_what_happened_on_one_line(builder: HomeBuilder, sit: Sit) -> None:

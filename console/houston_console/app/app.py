@@ -5,7 +5,7 @@ Reads go through one asynchronous reader, wake-ups through `pump`, words to the 
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -72,6 +72,8 @@ class HoustonConsole(App[None]):
         self.source: RolloutSource | None = None
         self._wanted = rollout
         self._shown_seq = 0
+        self._stage: Literal["unread", "reading", "open"] = "unread"
+        """How far the rollout that was turned to is; what could not be read is tried again."""
         self._area: Area = "trajectory"
         self._problem = ""
 
@@ -116,24 +118,50 @@ class HoustonConsole(App[None]):
             first = self._wanted or self.state.first_choice()
             if first in self.state.rollouts:
                 await self.open_rollout(first)
-        else:
+        elif self._stage == "open":
             await self._refresh_rollout(self.source)
+        elif self._stage == "unread":
+            await self._read_rollout(self.source)
         if changed:
             self.selector.take(self.state)
         self._say()
 
     async def open_rollout(self, rollout: str) -> None:
         """Show another rollout everywhere. Raises HoustonError."""
+        await self._read_rollout(self._turn_to(rollout))
+
+    def _turn_to(self, rollout: str) -> RolloutSource:
+        """From now on keys are for `rollout`, before anything of it was read."""
         source = RolloutSource(self.reader, rollout)
-        changes = await source.changes(0)
-        self.source, self.state.selected, self._shown_seq = source, rollout, changes.seq
-        await self.trajectory.open(source, changes.steps)
-        await self.guidance.open(source)
+        self.source, self.state.selected, self._stage = source, rollout, "reading"
+        self.guidance.turn_to(source)
+        self.trajectory.turn_to(source)
+        self._say()
+        return source
+
+    async def _read_rollout(self, source: RolloutSource) -> None:
+        self._stage = "reading"
+        try:
+            changes = await source.changes(0)
+            if source is self.source:
+                self._shown_seq = changes.seq
+                await self.trajectory.open(source, changes.steps)
+                await self.guidance.refresh_queue()
+        except HoustonError:
+            if source is self.source:
+                self._stage = "unread"
+            raise
+        if source is self.source:
+            self._stage = "open"
+            await self._show_around(source)
+
+    async def _show_around(self, source: RolloutSource) -> None:
+        """The areas around the trajectory of a rollout that was read."""
         self.files.open(source)
         await self.files.refresh_content(self.trajectory.transcript.cursor)
         await self.terminals.open(source, self.trajectory.transcript.opening.host_root)
         self.selector.take(self.state)
-        self.link.look_at(rollout)
+        self.link.look_at(source.rollout)
         self._say()
 
     async def _refresh_rollout(self, source: RolloutSource) -> None:
@@ -161,6 +189,7 @@ class HoustonConsole(App[None]):
     def _linked(self, state: LinkState, reason: str) -> None:
         before, self.state.link = self.state.link, state
         self.state.link_reason = reason
+        self.selector.take(self.state)
         if before == "live" and state != "live":
             self._tell("The daemon is gone: reading only, guidance waits here as unsent.", False)
         elif before == "down" and state == "live":
@@ -179,7 +208,8 @@ class HoustonConsole(App[None]):
     def _say(self) -> None:
         home = str(self.loaded.home.path).replace(str(Path.home()), "~", 1)
         self.status.take(self.state, home)
-        self.trajectory.dress(self.state.current)
+        self.trajectory.dress(self.state.current, self.state.link == "down")
+        self.guidance.stand(self.state.current)
 
     def _tell(self, text: str, good: bool) -> None:
         self.hints.tell(text, "success" if good else "warning")
@@ -257,6 +287,8 @@ class HoustonConsole(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Letters are letters while somebody types."""
+        if len(self.screen_stack) > 1 and action in ("area", "ask", "next_area", "steer"):
+            return False  # a question, the eye or the help is in front of them
         typing = isinstance(self.focused, (TextArea, Input))
         return not (typing and action in ("area", "ask"))
 
@@ -265,12 +297,22 @@ class HoustonConsole(App[None]):
         self._go(AREAS[(AREAS.index(self._area) + by) % len(AREAS)])
 
     async def on_rollout_list_chosen(self, message: RolloutList.Chosen) -> None:
-        """Open a rollout and go to its steps."""
+        """A click on a rollout."""
+        await self._choose(message.rollout)
+
+    async def action_choose_rollout(self) -> None:
+        """Open the rollout under the selector's cursor; keys behind this one wait for it."""
+        under = self.selector.rollouts.under_cursor
+        if under is not None and under.rollout is not None:
+            await self._choose(under.rollout.id)
+
+    async def _choose(self, rollout: str) -> None:
+        """Go to another rollout's steps: first the focus and the composer, then what is read."""
+        self._go("trajectory")
         try:
-            await self.open_rollout(message.rollout)
+            await self.open_rollout(rollout)
         except HoustonError as problem:
             self.tell(problem)
-        self._go("trajectory")
 
     async def on_go_to(self, message: GoTo) -> None:
         """From a change, a search or a message to its step."""

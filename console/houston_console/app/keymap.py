@@ -18,6 +18,7 @@ Area = Literal[
     "queue",
     "composer",
     "lines",
+    "question",
 ]
 
 
@@ -72,7 +73,7 @@ KEYS = (
     Key("trajectory", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
     Key("trajectory", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
     Key("find", "escape", "clear", "esc", "end the search"),
-    Key("rollouts", "enter,space", "choose", "enter", "open a rollout", "open"),
+    Key("rollouts", "enter,space", "app.choose_rollout", "enter", "open a rollout", "open", True),
     Key("files", "enter", "choose", "enter", "from a file to its changes, from there to the step",
         "open"),
     Key("files", "right,l", "view(1)", "→ l", "files or searches", "view"),
@@ -96,6 +97,8 @@ KEYS = (
         "wake"),
     Key("composer", "ctrl+x", "send('interrupt')", "ctrl+x", "send and interrupt (asks first)",
         "interrupt"),
+    Key("question", "y", "answer(True)", "y", "yes", "yes"),
+    Key("question", "n,escape,q,enter", "answer(False)", "n", "no", "no"),
     Key("composer", "escape", "leave", "esc", "back to the trajectory; the draft stays", "back"),
 )  # fmt: skip
 
@@ -117,7 +120,8 @@ def actions(area: Area) -> dict[str, str]:
 
 def hints(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
-    everywhere = [] if area == "composer" else [one for one in KEYS if one.area == "app"]
+    alone = area in ("composer", "question")
+    everywhere = [] if alone else [one for one in KEYS if one.area == "app"]
     here = (area, "find") if area == "trajectory" else (area,)
     shown = [one for one in KEYS if one.area in here] + everywhere
     return [(one.shown.split()[0], one.hint) for one in shown if one.hint]
@@ -132,5 +136,6 @@ TITLES: tuple[tuple[Area, str], ...] = (
     ("files", "Files and searches"),
     ("queue", "Guidance"),
     ("composer", "Composer"),
+    ("question", "Questions"),
     ("lines", "Lists and texts"),
 )

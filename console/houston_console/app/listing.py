@@ -1,10 +1,22 @@
 """The lines of the small lists: rollouts, the guidance queue, files and searches. Pure."""
 
-from houston_console.app.lines import Line, Span, Tone, fit, line, plain, span, spread
+from houston_console.app.lines import (
+    Line,
+    Span,
+    Tone,
+    block,
+    fit,
+    line,
+    plain,
+    span,
+    spread,
+    width_of,
+)
 from houston_console.app.records import FileRow
 from houston_console.app.state import Entry, Listed
+from houston_console.headless.spoken import score
 from houston_shared import real_user
-from houston_shared.records import Delivered
+from houston_shared.records import ENDED, Delivered
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.queries.world import Search
 
@@ -25,6 +37,10 @@ ENTRIES: dict[str, tuple[str, Tone]] = {
     "withdrawn": ("⊘", "faint"),
 }
 """Glyph and tone of each state of guidance."""
+LAST_KNOWN = "when the daemon was last here"
+"""What is said of a rollout that ran then: whether it runs now is not known without it."""
+REASON_LINES = 8
+"""Lines of a state and its reason on the card."""
 _MODES = {"next": "", "wake": "wake ", "interrupt": "interrupt "}
 
 
@@ -35,43 +51,74 @@ def rollout_line(one: Listed, width: int, chosen: str, first: bool = False) -> L
         return spread(line(span(" "), span(one.task, "title")), heads, width)
     rollout = one.rollout
     glyph, tone = STATES.get(rollout.state, ("?", "dim"))
-    name = "strong" if rollout.id == chosen else "text"
-    left = line(span(" "), span(f"{glyph} ", tone), span(short(rollout.id), name))  # type: ignore[arg-type]
+    name: Tone = "strong" if rollout.id == chosen else "text"
+    shown = own_name(rollout.id, rollout.task)
+    left: Line = (span(" "), span(f"{glyph} ", tone), span(shown, name))
     marks: list[Span] = [span(" ")]
     if one.waiting:
         marks.append(span(f"✎{one.waiting} ", "guidance"))
     if rollout.errors:
         marks.append(span(f"✗{rollout.errors} ", "error"))
     if rollout.best_score is not None:
-        marks.append(span(f"{rollout.best_score:5.1f} ", "score"))
+        marks.append(span(f"{score(rollout.best_score):>5} ", "score"))
     marks.append(span(f"{rollout.steps:>4} ", "number"))
     return spread(left, tuple(marks), width)
 
 
-def short(rollout: str) -> str:
-    """An id as the selector has room for."""
-    return rollout if len(rollout) <= 16 else rollout[:15] + "…"
+def own_name(rollout: str, task: str) -> str:
+    """What tells a rollout from the others of its task: the id without the task's name."""
+    return rollout.removeprefix(f"{task}-") or rollout
 
 
-def rollout_facts(one: Rollout, reasons: tuple[str, ...], width: int) -> list[Line]:
-    """What the selector says about the rollout under its cursor."""
+def standing(one: Rollout, down: bool = False) -> str:
+    """A rollout's state, who owns its pause, and why; for what runs without a daemon: when."""
+    said = one.state
+    if one.paused_by:
+        said += f" by {one.paused_by}"
+    if one.cancelling and one.state not in ENDED:
+        said += f", being cancelled by {one.cancelling}"
+    if one.reason:  # which may say all of it: "cancelled by person:ada: …"
+        said = one.reason if one.reason.startswith(one.state) else f"{said}: {one.reason}"
+    return f"{said} {LAST_KNOWN}" if down and one.state == "running" else said
+
+
+def ending(one: Rollout) -> tuple[str, Tone]:
+    """What stands after the newest step of a rollout that does not go on: why; else nothing."""
+    if one.state == "running" and not one.cancelling:
+        return "", "text"
     glyph, tone = STATES.get(one.state, ("?", "dim"))
-    state = f"{one.state}: {one.reason}" if one.reason else one.state
-    scores = f"{_score(one.best_score)} best  {_score(one.last_score)} last"
-    rows = [
-        line(span(f" {glyph} ", tone), span(state, tone)),
-        line(span("   active  ", "key"), span(duration(one.active_us))),
-        line(span("   score   ", "key"), span(scores)),
-        line(span("   engine  ", "key"), span(one.policy or one.engine)),
-    ]
-    if one.activity and one.state == "running":
-        rows.insert(1, line(span("   now     ", "key"), span(one.activity)))
-    rows += [line(span("   ! ", "warning"), span(reason, "warning")) for reason in reasons[:3]]
-    return [spread(row, (), width) for row in rows]
+    return f"{glyph} {standing(one)}", tone
 
 
-def _score(score: float | None) -> str:
-    return "–" if score is None else f"{score:.1f}"
+def rollout_facts(one: Rollout, reasons: tuple[str, ...], down: bool, width: int) -> list[Line]:
+    """What the selector says about the rollout under its cursor; down: there is no daemon."""
+    glyph, tone = STATES.get(one.state, ("?", "dim"))
+    rows = _hung(f" {glyph} ", tone, standing(one, down), tone, width)
+    if len(rows) > REASON_LINES:
+        more = span("   … in full after the newest step", "dim")
+        rows = [*rows[: REASON_LINES - 1], line(more)]
+    facts = {
+        "now": one.activity if one.state == "running" and not down else "",
+        "id": one.id,
+        "active": duration(one.active_us),
+        "score": f"{score(one.best_score)} best, {score(one.last_score)} last",
+        "engine": one.policy or one.engine,
+    }
+    for name, value in facts.items():
+        if value:
+            rows += _hung(f"   {name:<7} ", "key", value, "text", width)
+    said = (one.reason, f"paused by {one.paused_by}")  # in the first line already
+    for reason in [reason for reason in reasons if reason not in said][:3]:
+        rows += _hung("   ! ", "warning", reason, "warning", width)
+    return rows
+
+
+def _hung(head: str, head_tone: Tone, text: str, tone: Tone, width: int) -> list[Line]:
+    """Text behind a head, wrapped under itself."""
+    first = span(head, head_tone)
+    pad = span(" " * width_of((first,)))
+    wrapped = block(text, width - width_of((first,)), tone)
+    return [(pad if at else first, *one) for at, one in enumerate(wrapped)]
 
 
 def duration(microseconds: int) -> str:

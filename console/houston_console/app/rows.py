@@ -10,6 +10,7 @@ import msgspec
 from houston_console.app.diff_lines import diff_lines
 from houston_console.app.lines import Line, Span, block, fit, line, span, spread, width_of, wrap
 from houston_console.app.records import StepRow
+from houston_console.headless.spoken import score
 from houston_shared.records import Call, Delivered, FileChange, Result, StepRecord
 from houston_shared.safe_text import SafeText, safe
 
@@ -56,7 +57,7 @@ def _right(row: StepRow) -> Line:
         parts += [span(f" +{row.added}", "added")] if row.added else []
         parts += [span(f" −{row.removed}", "removed")] if row.removed else []
     if row.score is not None:
-        parts.append(span(f"  {row.score:.1f}", "score"))
+        parts.append(span(f"  {score(row.score)}", "score"))
     return (*parts, span(" ")) if parts else ()
 
 

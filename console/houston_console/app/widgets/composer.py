@@ -15,12 +15,18 @@ from houston_console.app.outbox import Draft, Outbox
 from houston_console.app.widgets.messages import say
 from houston_shared.records import GuidanceMode
 
+PLACEHOLDER = "The agent reads this inside its next observation."
+ENDED_WORDS = "This rollout has ended; nobody would hear it."
+
 
 class Composer(TextArea):
     """Writes the draft of one rollout at a time."""
 
     class Posted(Message):
         """A message is stored as unsent."""
+
+    class Unheard(Message):
+        """Nothing was sent, because nobody would hear it."""
 
     class Asked(Message):
         """Something that a person must confirm, or the daemon agree to; the draft stays."""
@@ -45,13 +51,14 @@ class Composer(TextArea):
             soft_wrap=True,
             show_line_numbers=False,
             highlight_cursor_line=False,
-            placeholder="The agent reads this inside its next observation.",
+            placeholder=PLACEHOLDER,
             **arguments,
         )
         self.cursor_blink = False
         self._keys = actions("composer")
         self._outbox = outbox
         self.draft = Draft("", "")
+        self._heard = True
 
     async def _on_key(self, event: events.Key) -> None:
         """Keys are taken here, not as bindings: those may overtake letters typed before them."""
@@ -68,8 +75,15 @@ class Composer(TextArea):
     # --- the draft ---------------------------------------------------------------------------
 
     def open(self, rollout: str) -> None:
-        """Take up the draft for a rollout."""
+        """Take up the draft for a rollout; the last letters for the one before are kept."""
+        self.on_text_area_changed()
         self._put(self._outbox.draft(rollout))
+
+    def open_ears(self, heard: bool) -> None:
+        """Whether somebody would hear what is sent."""
+        if heard != self._heard:
+            self._heard = heard
+            self.placeholder = PLACEHOLDER if heard else ENDED_WORDS
 
     def write(self, draft: Draft) -> None:
         """Have another draft in the composer, and store it."""
@@ -106,6 +120,9 @@ class Composer(TextArea):
         """Send, unless there is nothing but space."""
         self._keep(self.text)
         if not self.draft.rollout or not self.text.strip():
+            return
+        if not self._heard:
+            say(self, self.Unheard())
             return
         if mode == "interrupt" or self.draft.edits:
             say(self, self.Asked(mode, self.draft))

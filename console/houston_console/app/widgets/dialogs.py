@@ -8,8 +8,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from houston_console.app.keymap import KEYS, TITLES
+from houston_console.app.keymap import KEYS, TITLES, bindings
 from houston_console.app.lines import Line, block, fit, line, span
+from houston_console.app.widgets.bars import HintBar
 from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.line_view import LineView
 
@@ -41,7 +42,7 @@ class TextLines(LineView):
 class Confirm(ModalScreen[bool]):
     """Yes or no; anything but `y` is no."""
 
-    BINDINGS = [("y", "answer(True)", "yes"), ("n,escape,q,enter", "answer(False)", "no")]
+    BINDINGS = bindings("question")
 
     def __init__(self, question: str, text: str = "") -> None:
         super().__init__()
@@ -59,6 +60,10 @@ class Confirm(ModalScreen[bool]):
             text = TextLines(lines)
             text.styles.height = len(lines)
             yield text
+        keys = HintBar()  # in place of the keys of the area behind it
+        keys.area("question")
+        keys.styles.dock = "bottom"
+        yield keys
 
     def action_answer(self, yes: bool) -> None:
         """Done."""

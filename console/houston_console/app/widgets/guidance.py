@@ -16,13 +16,15 @@ from houston_console.app.listing import as_heard
 from houston_console.app.outbox import Draft, Outbox
 from houston_console.app.source import RolloutSource
 from houston_console.app.state import Entry, queue
-from houston_console.app.widgets.composer import Composer
+from houston_console.app.widgets.composer import ENDED_WORDS, Composer
 from houston_console.app.widgets.dialogs import Confirm
 from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.messages import Failed, GoTo, Told, say
 from houston_console.app.widgets.queue import Queue
 from houston_console.app.widgets.selector import Facts
 from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED
+from houston_shared.store.queries.rollouts import Rollout
 
 HEARD_LINES = 3
 """Lines of the exact text that are shown."""
@@ -52,11 +54,16 @@ class GuidanceArea(Vertical):
         """Name the area."""
         self.dress()
 
-    async def open(self, source: RolloutSource) -> None:
-        """Show another rollout. Raises HoustonError."""
+    def turn_to(self, source: RolloutSource) -> None:
+        """Speak to another rollout from now on; what was said to it is not read yet."""
         self.source = source
         self.composer.open(source.rollout)
-        await self.refresh_queue()
+        self.queue.take([])
+        self.dress()
+
+    def stand(self, rollout: Rollout | None) -> None:
+        """How the rollout stands: one that has ended hears nothing."""
+        self.composer.open_ears(rollout is None or rollout.state not in ENDED)
 
     async def refresh_queue(self) -> None:
         """Show what was said, sent or not. Raises HoustonError."""
@@ -74,7 +81,9 @@ class GuidanceArea(Vertical):
     def dress(self) -> None:
         """Say what would happen on Enter, and what the agent would read."""
         edits, waiting = self.composer.draft.edits, self.queue.waiting
-        title(self, "5 Editing queued guidance" if edits else "5 Say to the agent")
+        name = self.composer.draft.rollout
+        whom = f" to {name}" if name else ""
+        title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
         subtitle(self, line(f"{waiting} waiting" if waiting else ""))
         lines = self._heard_lines()
         self.heard.display = bool(lines)
@@ -119,6 +128,10 @@ class GuidanceArea(Vertical):
     def on_composer_lost(self, message: Composer.Lost) -> None:
         """The disk of the state folder is full, or the like."""
         say(self, Told(f"What you type is only on this screen: {message.problem}"))
+
+    def on_composer_unheard(self) -> None:
+        """The rollout has ended; what was typed stays as a draft."""
+        say(self, Told(ENDED_WORDS))
 
     def on_composer_posted(self) -> None:
         """Send what is stored, and show it either way."""

@@ -17,7 +17,7 @@ from houston_console.app.widgets.line_view import LineView
 from houston_console.app.widgets.messages import say
 
 FACTS = 9
-"""Lines under the list."""
+"""Lines under the list at least."""
 
 
 class RolloutList(LineView):
@@ -83,16 +83,12 @@ class RolloutList(LineView):
         shown = range(first, min(self.line_count(), first + self.size.height))
         return [self.line_at(number) for number in shown]
 
-    def action_choose(self) -> None:
-        """Open the rollout under the cursor."""
-        under = self.under_cursor
-        if under is not None and under.rollout is not None:
-            say(self, self.Chosen(under.rollout.id))
-
     def on_click(self, event: Any) -> None:
         """A click opens."""
         super().on_click(event)
-        self.action_choose()
+        under = self.under_cursor
+        if under is not None and under.rollout is not None:
+            say(self, self.Chosen(under.rollout.id))
 
 
 class Facts(LineView, can_focus=False):
@@ -136,6 +132,7 @@ class Selector(Vertical):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.rollouts, self.facts = RolloutList(id="rollout-list"), Facts(id="facts")
+        self._down = False
 
     def compose(self) -> ComposeResult:
         """The list above, facts below."""
@@ -148,13 +145,22 @@ class Selector(Vertical):
 
     def take(self, state: ConsoleState) -> None:
         """Show the rollouts that there are."""
+        self._down = state.link == "down"
         self.rollouts.take(state.listed(), state.selected)
         self.on_rollout_list_moved()
 
     def on_rollout_list_moved(self) -> None:
         """Facts follow the cursor."""
-        under, facts = self.rollouts.under_cursor, self.facts
+        under = self.rollouts.under_cursor
         if under is None or under.rollout is None:
-            facts.put(_nothing)
+            self.facts.put(_nothing)
         else:
-            facts.put(partial(rollout_facts, under.rollout, under.attention.reasons))
+            self.facts.put(
+                partial(rollout_facts, under.rollout, under.attention.reasons, self._down)
+            )
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """The facts have the lines they need, up to half of the area."""
+        lines = len(self.facts.lines) + 1
+        self.facts.styles.height = max(FACTS, min(lines, self.size.height // 2))

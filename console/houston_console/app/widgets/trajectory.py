@@ -9,7 +9,8 @@ from textual.message import Message
 from textual.widgets import Input
 
 from houston_console.app.keymap import bindings
-from houston_console.app.listing import short
+from houston_console.app.lines import line, span
+from houston_console.app.listing import LAST_KNOWN, ending, own_name
 from houston_console.app.searching import Search
 from houston_console.app.source import RolloutSource
 from houston_console.app.widgets.dialogs import Prompt
@@ -67,18 +68,30 @@ class TrajectoryArea(Vertical):
         if self.search is not None:
             self.search.stop()
 
-    async def open(self, source: RolloutSource, steps: int) -> None:
-        """Show another rollout."""
+    def turn_to(self, source: RolloutSource) -> None:
+        """Let go of the rollout that is open; nothing of another was read yet."""
         self.end_search()
         self.source = source
+        self.transcript.clear()
+        self.transcript.empty = line(span(" being read …", "dim"))
+
+    async def open(self, source: RolloutSource, steps: int) -> None:
+        """Show the rollout that was turned to."""
         await self.transcript.open(source, steps)
 
-    def dress(self, rollout: Rollout | None) -> None:
-        """Say in the frame what is open and where the cursor is."""
+    def dress(self, rollout: Rollout | None, down: bool) -> None:
+        """Say in the frame what is open and where the cursor is, and why nothing goes on.
+
+        down: whether there is no daemon, so that what runs is not known.
+        """
         if rollout is None:
             return
-        now = f" · {rollout.activity}" if rollout.activity and rollout.state == "running" else ""
-        title(self, f"2 {rollout.task} · {short(rollout.id)} · {rollout.state}{now}")
+        going = rollout.activity and rollout.state == "running" and not down
+        now = f" · {rollout.activity}" if going else ""
+        last = f" {LAST_KNOWN}" if down and rollout.state == "running" else ""
+        name = own_name(rollout.id, rollout.task)
+        title(self, f"2 {rollout.task} · {name} · {rollout.state}{last}{now}")
+        self.transcript.end_with(*ending(rollout))
         position = self.transcript.position(self.searching)
         subtitle(self, position)
 

@@ -80,13 +80,27 @@ class TranscriptView(LineView):
 
     # --- what is shown -----------------------------------------------------------------------
 
+    def clear(self) -> None:
+        """Show nothing: another rollout is about to be read."""
+        self.source, self.folds, self.pages = None, Folds(1), Pages()
+        self.opening = Opening("", "", "")
+        self.cursor, self._ending = 0, ("", "text")
+        self.words, self.needles, self.hits = "", [], []
+        self._redraw()
+
     async def open(self, source: Source, steps: int) -> None:
         """Show a rollout of `steps` steps, at its end and following."""
+        self.source = source
         await self.settle()
-        self.source, self.folds, self.pages = source, Folds(steps + 1), Pages()
+        if self.source is not source:
+            return
+        self.folds, self.pages = Folds(steps + 1), Pages()
         self.words, self.needles, self.hits, self.cursor = "", [], [], steps
         self.following, self._seen = True, steps
-        self.opening = await source.opening()
+        opening = await source.opening()
+        if self.source is not source:
+            return
+        self.opening = opening
         self._redraw()
         self._to_end()
         await self.settle()
