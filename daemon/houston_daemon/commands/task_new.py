@@ -2,14 +2,15 @@
 
 import argparse
 import re
-from importlib import resources
 from pathlib import Path
 
+from houston_daemon import demo
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 
-FILES = ("task.toml", "evaluate.py", "workspace/corpus.txt")
+FILES = ("task.toml", "evaluate.py", "workspace/README.md", "workspace/corpus.txt")
+"""The demo's task, under the name that was asked for."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
@@ -39,7 +40,8 @@ def write(name: str, beside: Path) -> Path:
         for file in FILES:
             target = folder / file
             target.parent.mkdir(exist_ok=True)
-            target.write_text(_packaged(file).replace("NAME", name), encoding="utf-8")
+            text = (demo.TASK.parent / file).read_text(encoding="utf-8")
+            target.write_text(text.replace('name = "count-words"', f'name = "{name}"'), "utf-8")
     except FileExistsError:
         raise HoustonError(
             f"{folder} is there already.", "Nothing was written.", "Choose another name or --dir."
@@ -47,8 +49,3 @@ def write(name: str, beside: Path) -> Path:
     except OSError as problem:
         raise HoustonError(f"{folder} cannot be written: {problem.strerror}.") from None
     return folder
-
-
-def _packaged(file: str) -> str:
-    source = resources.files("houston_daemon.commands") / "task_template" / file
-    return source.read_text(encoding="utf-8")

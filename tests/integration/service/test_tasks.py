@@ -10,7 +10,10 @@ import pytest
 
 from tests.support.station import Station
 
-RIGHT = ["the", "and", "a", "word", "crew", "is", "station", "long", "tower", "rocket"]
+RIGHT = [
+    ["the", 56], ["and", 16], ["is", 14], ["craft", 13], ["it", 12],
+    ["a", 11], ["that", 9], ["what", 9], ["station", 7], ["to", 6],
+]  # fmt: skip
 
 
 def score(task: Path, answer: Any) -> "subprocess.CompletedProcess[str]":
@@ -26,7 +29,15 @@ def score(task: Path, answer: Any) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [(None, 0), ([], 0), (RIGHT[:3], 30), (["zebra"] * 10, 0), (["the"] * 10, 10), (RIGHT, 100)],
+    [
+        (None, 0),
+        ([], 0),
+        (RIGHT[:3], 30),
+        ([["zebra", 1]] * 10, 0),
+        ([["the", 56]] * 10, 10),
+        (RIGHT[::-1], 0),
+        (RIGHT, 100),
+    ],
 )
 def test_a_new_task_has_an_evaluator_that_scores(
     station: Station, answer: Any, expected: int
@@ -40,7 +51,7 @@ def test_an_answer_of_the_wrong_form_is_said_so(station: Station) -> None:
     station.run("task", "new", "my-task")
     done = score(station.folder / "my-task", {"the": 25})
     assert done.returncode != 0
-    assert "one JSON list of words" in done.stderr
+    assert "one JSON list of [word, count] pairs" in done.stderr
 
 
 def test_a_new_task_can_be_started_as_it_is(station: Station) -> None:
@@ -49,7 +60,7 @@ def test_a_new_task_can_be_started_as_it_is(station: Station) -> None:
     (found,) = station.json("task", "validate", file)
     assert found["task"] == "my-task"
     assert "python3 evaluate.py" in found["evaluator"]
-    assert found["workspace"] == "workspace/ (1 files)"
+    assert found["workspace"] == "workspace/ (2 files)"
     assert "can be started" in station.run("task", "validate", "my-task").stdout
 
 

@@ -19,6 +19,8 @@ def main() -> None:
     right = expected(Path(__file__).parent / "workspace" / "corpus.txt")
     answer = workspace / "answer.json"
     given = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else []
+    if not isinstance(given, list) or not all(isinstance(pair, list) for pair in given):
+        raise SystemExit("answer.json must hold one JSON list of [word, count] pairs")
     pairs = [(str(pair[0]).lower(), int(pair[1])) for pair in given][:10]
     places = sum(mine == theirs for mine, theirs in zip(pairs, right, strict=False))
     words = len({word for word, _ in pairs} & {word for word, _ in right})
