@@ -143,6 +143,9 @@ async def test_a_terminal_is_shown_as_it_grows(
         with (folder / "main" / "log.0000000000000000").open("ab") as log:
             log.write(b"50 %\r100 %\r\n" + b"more\r\n" * 100)
         await seat.until(lambda: seat.lines(TerminalText)[-1] == "more", "its end")
+        with (folder / "main" / "log.0000000000000000").open("ab") as log:
+            log.write(b"x" * 500 + b"\r\n")
+        await seat.until(lambda: seat.lines(TerminalText)[-1].endswith("x…"), "cut, with a sign")
         start = (folder / "main" / "log.0000000000000000").stat().st_size
         (folder / "main" / f"log.{start:016d}").write_bytes(b"next segment\r\n")
         await seat.until(lambda: "next segment" in seat.text(TerminalText), "the next segment")

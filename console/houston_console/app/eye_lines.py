@@ -42,10 +42,14 @@ def facts(view: ContextView, step: int, width: int) -> list[Line]:
         counts.append(("sampled", f"{sample.sampled_ids:,}"))
     counts += [("ended", sample.finish_reason), ("messages", str(len(view.messages)))]
     second = [line(span(f" {name} ", "key"), span(f"{value} ")) for name, value in counts if value]
-    if view.note == WITHOUT_IDS:
-        second.append(line(span(f" {NO_IDS} ", "warning")))
+    note = f"{NO_IDS}; its text is made from the messages" if _without(view) else view.note
     found = flow(first, width) + flow(second, width)
-    return found + (block(view.note, width, "warning", span(" ")) if view.note else [])
+    return found + (block(note, width, "warning", span(" ")) if note else [])
+
+
+def _without(view: ContextView) -> bool:
+    """Whether there are no ids because the engine gives none, not because they were erased."""
+    return view.note == WITHOUT_IDS
 
 
 def messages(view: ContextView, width: int) -> list[Line]:
@@ -97,7 +101,7 @@ def prose(text: str, width: int, edge: Span | None = None) -> list[Line]:
 def token_ids(view: ContextView, width: int) -> list[Line]:
     """The ids, those that the parent's prompt and sample did not have in full colour."""
     if view.token_ids is None:
-        said = NO_IDS if view.note == WITHOUT_IDS else view.note
+        said = NO_IDS if _without(view) else view.note
         return block(said, width, "warning", span(" "))
     per_line = max(4, min(IDS_IN_LINE, (width - 10) // 8))
     found: list[Line] = []

@@ -39,7 +39,7 @@ ENTRIES: dict[str, tuple[str, Tone]] = {
 """Glyph and tone of each state of guidance."""
 LAST_KNOWN = "when the daemon was last here"
 """What is said of a rollout that ran then: whether it runs now is not known without it."""
-REASON_LINES = 8
+REASON_LINES = 5
 """Lines of a state and its reason on the card."""
 _MODES = {"next": "", "wake": "wake ", "interrupt": "interrupt "}
 
@@ -97,11 +97,12 @@ def rollout_facts(one: Rollout, reasons: tuple[str, ...], down: bool, width: int
     if len(rows) > REASON_LINES:
         more = span("   … in full after the newest step", "dim")
         rows = [*rows[: REASON_LINES - 1], line(more)]
+    scores = f"{score(one.best_score)} best, {score(one.last_score)} last"
     facts = {
         "now": one.activity if one.state == "running" and not down else "",
         "id": one.id,
         "active": duration(one.active_us),
-        "score": f"{score(one.best_score)} best, {score(one.last_score)} last",
+        "score": scores if one.evaluations else "none yet",
         "engine": one.policy or one.engine,
     }
     for name, value in facts.items():
