@@ -164,7 +164,8 @@ class Rollout:
             closing = await self.environment.close_step(opened.step)
         except Exception as problem:  # the step stands without its snapshot
             log.exception("closing step %s", opened.step)
-            notes += (f"[the snapshot of this step failed: {type(problem).__name__}]",)
+            why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
+            notes += (f"[the snapshot of this step failed: {why}]",)
             attention += ("snapshot_failed",)
         observation = ObservationBody(
             tail=tail(opened.step, self.budgets, notes),

@@ -128,7 +128,8 @@ class Life:
         task = parse_task(welcome.spec.task)
         self._engine, settings = await ready_engine(welcome.spec, self._url, line)
         self._environment = environment_of(welcome.spec, task, self._engine.window, line.clock)
-        await self._environment.open()
+        # A head is stored only after the world was made: from then on a missing one is an error.
+        await self._environment.open(begun=welcome.head is not None)
         rollout = await begin(line, welcome, self._engine, settings, self._environment)
         reason = rollout.was_over() or await rollout.run()
         await self._moved("finished", reason)
