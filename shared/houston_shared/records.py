@@ -19,6 +19,8 @@ TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
     "cancelled": frozenset(),
 }
 ENDED: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
+STANDS = "paused"
+"""Activity of a paused rollout whose worker has come to a safe point, or that has no worker."""
 
 GuidanceMode = Literal["next", "wake", "interrupt"]
 GuidanceState = Literal["queued", "delivered", "withdrawn"]

@@ -10,6 +10,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.guidance_id import new_id
 from houston_shared.records import Guidance, GuidanceMode
 from houston_shared.store import views
+from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
 from houston_shared.wire import Guide
@@ -21,7 +22,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "text", nargs="+", metavar="TEXT", help="what to say; - reads it from stdin"
     )
-    modes = parser.add_mutually_exclusive_group()
+    modes = parser.add_argument_group(
+        "when it is heard",
+        "without a flag its mode is `next`: joined to the end of the step that is under way",
+    ).add_mutually_exclusive_group()
     modes.add_argument("--wake", action="store_true", help="also cut a sleep or a wait short")
     modes.add_argument(
         "--interrupt", action="store_true", help="also stop what the model is saying or waiting for"
@@ -79,7 +83,7 @@ def _heard(said: Guidance, rollout: Rollout) -> str:
     step = rollout.steps + 1
     if rollout.state == "queued":
         return f"{rollout.id} will hear it with its first observation."
-    if rollout.state == "paused":
+    if rollouts.stands(rollout) or rollout.paused_by == "engine":
         return f"{rollout.id} is paused; it will hear it with step {step}, once it goes on."
     when = {
         "next": f"at the end of step {step}",

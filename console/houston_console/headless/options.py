@@ -9,8 +9,8 @@ positive = whole(1)
 
 
 def rollout(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """`R`: a rollout's id or a unique beginning of one."""
-    said = "rollout: its id, or a unique beginning of it"
+    """`R`: a rollout's id or a unique beginning or ending of one."""
+    said = "rollout: its id, or a unique beginning or ending of it"
     if optional:
         parser.add_argument("rollout", nargs="?", default="", metavar="R", help=said)
     else:

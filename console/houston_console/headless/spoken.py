@@ -5,9 +5,15 @@ from datetime import timedelta
 from houston_console.headless.page import Page, Span, span
 from houston_shared.clock import local
 from houston_shared.records import ENDED, Guidance
+from houston_shared.safe_text import safe_line
+from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Rollout
 
 STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelled": "dim"}
+
+
+LEAST_REASON = 16
+"""Characters of a reason that are shown however narrow the terminal is."""
 
 
 def duration(seconds: float) -> str:
@@ -20,18 +26,31 @@ def score(value: float | None) -> str:
     return "–" if value is None else f"{value:g}"
 
 
-def standing(one: Rollout) -> Span:
-    """A rollout's state, who owns its pause, and whether it runs without a sandbox."""
+def standing(one: Rollout, room: int | None = None) -> Span:
+    """A rollout's state, who owns its pause, and whether it runs without a sandbox.
+
+    room: characters that it should fit; the reason is cut to that, the rest is always said.
+    """
     said = one.state
     if one.paused_by:
         said += f" by {one.paused_by}"
+    if one.paused_by.startswith("person:") and one.activity and not rollouts.stands(one):
+        said += ", still in its step"
     if one.cancelling and one.state not in ENDED:
         said += f", being cancelled by {one.cancelling}"
+    mark = " [no sandbox]" if one.sandbox == "none" else ""
     if one.reason:
-        said += f" ({one.reason})"
-    if one.sandbox == "none":
-        said += " [no sandbox]"
-    return span(said, STATE_TONES.get(one.state, ""))
+        left = (
+            None if room is None else max(LEAST_REASON, room - len(said) - len(" ()") - len(mark))
+        )
+        said += f" ({cut(one.reason, left)})"
+    return span(said + mark, STATE_TONES.get(one.state, ""))
+
+
+def cut(text: str, most: int | None) -> str:
+    """Text on one line of at most `most` characters; it says with … that it was cut."""
+    line = safe_line(text)
+    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def local_of(iso: str) -> str:

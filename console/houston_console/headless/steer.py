@@ -1,6 +1,7 @@
 """Pause, resume and cancel: one message, and `--wait` until the rollout stands so."""
 
 import argparse
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -21,11 +22,17 @@ Action = Literal["pause", "resume", "cancel"]
 WAIT_SECONDS = 60.0
 
 REACHED: dict[str, Callable[[Rollout], bool]] = {
-    "pause": lambda one: one.state == "paused" or one.state in ENDED,
+    "pause": lambda one: rollouts.stands(one) or one.state in ENDED,
     "resume": lambda one: one.state != "paused",
     "cancel": lambda one: one.state in ENDED,
 }
 """What `--wait` waits for."""
+WHEN = {
+    "pause": "it stops after the step it is in",
+    "resume": "it goes on at once",
+    "cancel": "it ends at its next safe point",
+}
+"""When what was asked for happens, where it has not yet."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +71,15 @@ def run(arguments: argparse.Namespace, loaded: Loaded, action: Action) -> int:
 
 
 def _wait(loaded: Loaded, reader: Reader, name: str, action: Action, seconds: float) -> Rollout:
+    end = time.monotonic() + seconds
     with Following(loaded.home, reader) as following:
         now = following.read(lambda: rollouts.rollout(name))
         while not REACHED[action](now):
-            if not following.wait(seconds):
+            if not following.wait(max(0.0, end - time.monotonic())):
+                doing = "working" if action == "pause" else now.state
                 raise HoustonError(
-                    f"{name} is still {now.state} after {seconds:g} s.",
-                    f"What was asked ({action}) stands and happens at its next safe point.",
+                    f"{name} is still {doing} after {seconds:g} s.",
+                    f"{action.capitalize()} is asked for; {WHEN[action]}.",
                     f"houston rollout show {name}",
                     ExitCode.BUSY,
                 )
@@ -81,4 +90,4 @@ def _wait(loaded: Loaded, reader: Reader, name: str, action: Action, seconds: fl
 def _said(now: Rollout, action: Action) -> str:
     if REACHED[action](now):
         return f"{now.id} is {now.state}."
-    return f"{now.id} is {now.state}; {action} is asked for and happens at its next safe point."
+    return f"{now.id}: {action} is asked for; {WHEN[action]}."

@@ -47,6 +47,8 @@ def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
         states.move(store, row, "failed", SUPERVISOR, failure)
     elif row.state == "running":
         store.tells.append(Wanted())
+    elif row.state == "paused":
+        states.stands(store, rollout)
 
 
 def settle(store: Store) -> None:
@@ -54,8 +56,7 @@ def settle(store: Store) -> None:
     an engine is queued again, until this daemon's supervisor knows better.
     """
     rows = store.connection.execute(
-        "SELECT id FROM rollouts WHERE cancelling <> '' OR (state = 'paused' AND paused_by = ?)",
-        (states.ENGINE,),
+        "SELECT id FROM rollouts WHERE cancelling <> '' OR state = 'paused'"
     ).fetchall()
     for (id,) in rows:
         row = store.rollout(id)
@@ -63,6 +64,8 @@ def settle(store: Store) -> None:
             continue
         if row.cancelling:
             states.move(store, row, "cancelled", row.cancelling, row.reason)
+        elif row.paused_by != states.ENGINE:
+            states.stands(store, id)
         else:
             states.move(store, row, "queued", states.ENGINE, "the daemon started again")
 

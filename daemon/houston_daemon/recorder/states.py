@@ -8,7 +8,7 @@ from houston_daemon.recorder import open_step
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.protocol import Wanted
 from houston_daemon.recorder.store import Rollout, Store
-from houston_shared.records import ENDED, TRANSITIONS, RolloutState
+from houston_shared.records import ENDED, STANDS, TRANSITIONS, RolloutState
 from houston_shared.store.bodies import StoredState
 
 ENGINE = "engine"
@@ -32,9 +32,16 @@ def move(
         reason = f"{reason[: REASON_LIMIT - 2]} …"
     change = StoredState(state=state, by=by, reason=reason, active_us=active_us)
     seq = store.journal.append(Key(row.id), "state", change)
+    if state == "paused" and store.workers.of(row.id) is None:
+        stands(store, row.id)
     if state in ("queued", "running"):
         store.tells.append(Wanted())
     return seq
+
+
+def stands(store: Store, rollout: str) -> None:
+    """Note that nobody works on a paused rollout; a live worker says so itself, by heartbeat."""
+    store.connection.execute("UPDATE rollouts SET activity = ? WHERE id = ?", (STANDS, rollout))
 
 
 def resume(store: Store, row: Rollout, by: str, reason: str = "") -> int:

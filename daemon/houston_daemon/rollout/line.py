@@ -11,7 +11,7 @@ from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import leave
 from houston_daemon.rollout.ingest_client import IngestClient
 from houston_shared import wire
-from houston_shared.records import StepRecord
+from houston_shared.records import STANDS, StepRecord
 
 BEAT_SECONDS = 1.0
 
@@ -64,8 +64,9 @@ class Line:
         leave(self.control.now)
         if not self.control.now.pause:
             return
-        self.activity = "paused"
+        self.activity = STANDS
         with self.clock.excluded():
             while self.control.now.pause:
                 await self.control.wait((), None)
                 leave(self.control.now)
+        self.activity = ""  # a heartbeat before the next thing it does must not say it stands

@@ -63,7 +63,49 @@ def test_a_person_is_told_when_it_will_be_heard(desk: Desk) -> None:
     assert "at the end of step 2" in desk.run("guide", worker.rollout, "x").stdout
     assert "cut short" in desk.run("guide", worker.rollout, "x", "--interrupt").stdout
     desk.run("rollout", "pause", worker.rollout)
+    assert "at the end of step 2" in desk.run("guide", worker.rollout, "x").stdout
+    worker.say(wire.Heartbeat, activity="paused")
     assert "is paused" in desk.run("guide", worker.rollout, "x").stdout
+
+
+def test_a_pause_is_said_to_stand_only_when_the_worker_does(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.say(wire.Heartbeat, activity="sleep")
+    asked = desk.run("rollout", "pause", worker.rollout)
+    assert asked.returncode == 0
+    assert "pause is asked for; it stops after the step it is in" in asked.stdout
+    assert "is paused" not in asked.stdout
+    worker.say(wire.Heartbeat, activity="sleep")
+    assert "still in its step" in desk.run("rollout", "list").stdout
+    early = desk.run("rollout", "pause", worker.rollout, "--wait", "0.3")
+    assert (early.returncode, "still working" in early.stderr) == (75, True)
+    waiting = desk.begin("rollout", "pause", worker.rollout, "--wait")
+    worker.step(1)
+    worker.say(wire.Heartbeat, activity="paused")
+    assert waiting.ends() == 0
+    assert waiting.lines() == [f"{worker.rollout} is paused."]
+
+
+def test_a_pause_stands_at_once_where_no_worker_runs(desk: Desk) -> None:
+    (queued,) = desk.station.person().start()
+    assert desk.run("rollout", "pause", queued).stdout == f"{queued} is paused.\n"
+
+
+def test_a_pause_stands_when_its_worker_has_gone(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.say(wire.Heartbeat, activity="sleep")
+    desk.run("rollout", "pause", worker.rollout)
+    worker.say(wire.Heartbeat, activity="sleep")
+    desk.station.recorder.worker_ended(worker.rollout, worker.lease, "")
+    assert "is paused." in desk.run("rollout", "pause", worker.rollout, "--wait", "10").stdout
+
+
+def test_a_pause_stands_when_the_daemon_has_started_again(desk: Desk) -> None:
+    worker = desk.station.working()
+    desk.run("rollout", "pause", worker.rollout)
+    worker.say(wire.Heartbeat, activity="sleep")
+    desk.station.restart()
+    assert "is paused." in desk.run("rollout", "pause", worker.rollout).stdout
 
 
 def test_a_claimed_name_is_kept_and_marked(desk: Desk) -> None:

@@ -23,14 +23,16 @@ RESOLVED = {
     "whole id": ("r-abc", "r-abc"),
     "unique beginning": ("r-x", "r-xyz"),
     "an id that begins others": ("r-ab", "r-ab"),
+    "unique ending": ("yz", "r-xyz"),
+    "an ending that begins another": ("abc", "abc-r"),
 }
 
 
 @pytest.mark.parametrize("case", RESOLVED)
-def test_a_rollout_is_found_by_its_id_or_a_unique_beginning(
+def test_a_rollout_is_found_by_its_id_or_a_unique_part(
     case: str, written: WrittenHome, reader: Reader
 ) -> None:
-    for name in ("r-ab", "r-abc", "r-xyz"):
+    for name in ("r-ab", "r-abc", "r-xyz", "abc-r"):
         written.rollout(name)
     name, found = RESOLVED[case]
     assert reader.run(rollouts.resolve(name)) == found
@@ -38,6 +40,7 @@ def test_a_rollout_is_found_by_its_id_or_a_unique_beginning(
 
 UNKNOWN = {
     "several": ("r", r"3 rollouts begin with 'r': .*r-ab"),
+    "several ends": ("-7iz6", r"2 rollouts end with '-7iz6': b-7iz6, a-7iz6"),
     "near": ("r-abd", r"no rollout 'r-abd' .*Near it: .*r-abc"),
     "far": ("q", r"no rollout 'q' in this home\.$"),
     "empty": ("", r"no rollout ''"),
@@ -48,7 +51,7 @@ UNKNOWN = {
 def test_an_unknown_rollout_names_what_is_near(
     case: str, written: WrittenHome, reader: Reader
 ) -> None:
-    for name in ("r-ab", "r-abc", "r-xyz"):
+    for name in ("r-ab", "r-abc", "r-xyz", "a-7iz6", "b-7iz6"):
         written.rollout(name)
     name, sentence = UNKNOWN[case]
     with pytest.raises(HoustonError) as problem:

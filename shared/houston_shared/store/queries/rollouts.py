@@ -3,7 +3,7 @@
 import msgspec
 
 from houston_shared.errors import HoustonError
-from houston_shared.records import Head, RolloutSpec, TaskRecord
+from houston_shared.records import STANDS, Head, RolloutSpec, TaskRecord
 from houston_shared.store import journal
 from houston_shared.store.plan import Ask, Plan, RowRecord, columns, from_rows
 
@@ -45,6 +45,11 @@ class Rollout(RowRecord, frozen=True):
     """Who asked to cancel it while a worker still runs it."""
 
 
+def stands(one: Rollout) -> bool:
+    """Whether a rollout is paused and nothing of it runs any more: no step is under way."""
+    return one.state == "paused" and one.activity == STANDS
+
+
 class Task(RowRecord, frozen=True):
     """A row of `tasks`, with how many rollouts it has."""
 
@@ -69,16 +74,22 @@ def all_rollouts(task: str = "", state: str = "") -> Plan[list[Rollout]]:
 
 
 def rollout(name: str) -> Plan[Rollout]:
-    """The rollout with this id or unique beginning of one; raises HoustonError naming near ones."""
+    """The rollout with this id, or a unique beginning or else ending of one.
+
+    Raises HoustonError naming those that are meant, or near ones.
+    """
     rows = yield Ask(f"SELECT {columns(Rollout)} FROM rollouts WHERE id = ?", (name,))
     if rows:
         return Rollout(*rows[0])
     rows = yield Ask("SELECT id FROM rollouts ORDER BY created_at DESC, id DESC")
     ids = [row[0] for row in rows]
+    how = "begin"
     matching = [one for one in ids if name and one.startswith(name)]
+    if not matching:
+        how, matching = "end", [one for one in ids if name and one.endswith(name)]
     if len(matching) == 1:
         return (yield from rollout(matching[0]))
-    raise _unknown(name, ids, matching)
+    raise _unknown(name, ids, matching, how)
 
 
 def resolve(name: str) -> Plan[str]:
@@ -94,6 +105,14 @@ def spec(one: Rollout) -> Plan[RolloutSpec]:
     if raw is None:
         raise HoustonError(f"What rollout {one.id} was started with was erased.")
     return msgspec.msgpack.decode(raw, type=RolloutSpec)
+
+
+def workspace(one: Rollout) -> Plan[str | None]:
+    """Folder of the workspace on the rollout's host; None where that was erased or is none."""
+    event = (yield from journal.by_seq([one.spec_seq])).get(one.spec_seq)
+    raw = None if event is None else (yield from journal.body(event))
+    root = "" if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec).host_root
+    return f"{root}/rollouts/{one.id}/workspace" if root else None
 
 
 def head(one: Rollout) -> Plan[Head | None]:
@@ -136,10 +155,10 @@ def _erased_task(name: str) -> TaskRecord:
     return TaskRecord(name=name, folder="", definition="", instructions=journal.ERASED)
 
 
-def _unknown(name: str, ids: list[str], matching: list[str]) -> HoustonError:
+def _unknown(name: str, ids: list[str], matching: list[str], how: str) -> HoustonError:
     if matching:
         named = ", ".join(matching[:_NAMED]) + (", …" if len(matching) > _NAMED else "")
-        cause = f"{len(matching)} rollouts begin with {name!r}: {named}."
+        cause = f"{len(matching)} rollouts {how} with {name!r}: {named}."
     else:
         import difflib
 
