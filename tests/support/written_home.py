@@ -98,7 +98,8 @@ class WrittenHome:
         )
 
     def rollout(self, name: str, task: str = "count-words", **options: Any) -> str:
-        """A task and a running rollout of it. options: columns of `rollouts`, or `thoughts`."""
+        """A task and a running rollout of it. options: columns of `rollouts`, or
+        `thoughts` and `host_root`."""
         definition = TaskRecord(
             name=task,
             folder="/tasks",
@@ -114,6 +115,7 @@ class WrittenHome:
             engine_settings={},
             policy="policy@1",
             thoughts=options.pop("thoughts", "keep"),
+            host_root=options.pop("host_root", ""),
             by="person:ada",
         )
         self.event(Key(name), "spec", spec)

@@ -16,7 +16,7 @@ from houston_shared.store.reader import Reader
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, `--attempt`, `--tokens`, `--json`."""
     options.rollout(parser)
-    parser.add_argument("step", type=options.positive, metavar="STEP")
+    parser.add_argument("step", type=options.positive, metavar="STEP", help="its number, from 1")
     parser.add_argument(
         "--attempt", type=options.positive, metavar="N", help="an attempt that was replaced"
     )

@@ -20,12 +20,20 @@ from houston_shared.store.reader import Reader
 PAGE = 500
 """Events of one read: short transactions, whatever the length of the journal."""
 
+NEWEST = 50
+"""Lines for a person who names no number; a program that asks for JSON gets all."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`--audit`, `--rollout`, `-n`, `--json`."""
     parser.add_argument("--audit", action="store_true", help="only what people and the daemon did")
     parser.add_argument("--rollout", default="", metavar="R", help="only of this rollout")
-    parser.add_argument("-n", type=options.positive, metavar="N", help="only the last N")
+    parser.add_argument(
+        "-n",
+        type=options.positive,
+        metavar="N",
+        help=f"only the last N (as text {NEWEST}; --json: all)",
+    )
     options.as_json(parser, "one JSON line an event")
 
 
@@ -34,12 +42,19 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     page = Page()
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollouts.resolve(arguments.rollout)) if arguments.rollout else ""
+        newest = arguments.n or (None if arguments.json else NEWEST)
+        shown = 0
         if arguments.audit:
-            for deed in deeds(reader, rollout, arguments.n):
+            for deed in deeds(reader, rollout, newest):
+                shown += 1
                 _deed(page, deed, arguments.json)
         else:
-            for header in headers(reader, rollout, arguments.n):
+            for header in headers(reader, rollout, newest):
+                shown += 1
                 _header(page, header, arguments.json)
+    if arguments.n is None and shown == newest:
+        page.flush()
+        out.note(f"These are the newest {NEWEST}; -n N shows the newest N.")
     return int(ExitCode.DONE)
 
 

@@ -24,6 +24,8 @@ STYLES = {
 """Tone → rich style. A tone never carries meaning alone: the words say it too."""
 
 
+GAP = 2
+"""Characters between the columns of a table."""
 LINE_LIMIT = 400
 """Characters of a line in a block that is cut."""
 
@@ -81,14 +83,21 @@ class Page:
         right = [title.endswith("#") for title in titles]
         heads = [Span(title.rstrip("#"), "dim") for title in titles]
         grid = [heads, *body]
-        widths = [max(len(row[i].text) for row in grid) for i in range(len(titles))]
+        widths = self.widths(titles, body)
         for row in grid:
             cells = [
                 _padded(cell, width, to_right)
                 for cell, width, to_right in zip(row, widths, right, strict=True)
             ]
-            between = [part for cell in cells[:-1] for part in (cell, "  ")]
+            between = [part for cell in cells[:-1] for part in (cell, " " * GAP)]
             self.line(*between, Span(cells[-1].text.rstrip(), cells[-1].tone))
+
+    @staticmethod
+    def widths(titles: Sequence[str], rows: Iterable[Sequence[Span]]) -> list[int]:
+        """How wide the columns of a table are, without what is between them (GAP)."""
+        heads = [len(title.rstrip("#")) for title in titles]
+        columns = zip(heads, *([len(cell.text) for cell in row] for row in rows), strict=True)
+        return [max(column) for column in columns]
 
     def flush(self) -> None:
         """Let a reader at the pipe's end see it now."""

@@ -1,12 +1,17 @@
 """`houston rollout list`: all rollouts, the newest first."""
 
 import argparse
+import shutil
+import sys
+from collections.abc import Sequence
 from typing import get_args
 
+import msgspec
+
 from houston_console.headless import options
-from houston_console.headless.page import Page, Span, span
-from houston_console.headless.spoken import duration, score, standing
-from houston_shared import out
+from houston_console.headless.page import GAP, Page, Span, span
+from houston_console.headless.spoken import cut, duration, score, standing
+from houston_shared import lock, out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutState
@@ -14,6 +19,11 @@ from houston_shared.store import views
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
+
+REASON = 60
+"""Characters of a reason where there is no terminal whose width would decide; --json has all."""
+DOING = 40
+"""Characters of what the worker does now."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +43,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             out.json_line(views.rollout(one))
     elif found:
         titles = ("rollout", "task", "steps#", "best#", "active#", "doing", "state")
-        Page().table(titles, [_row(one) for one in found])
+        page = Page()
+        rows = [_row(one) for one in found]
+        room = _room(page, titles, rows)
+        page.table(
+            titles, [(*row, _state(one, room)) for row, one in zip(rows, found, strict=True)]
+        )
+        _say_if_down(loaded)
     elif arguments.task or arguments.state:
         out.note("There is no such rollout.\n  next: houston rollout list")
     else:
@@ -48,6 +64,26 @@ def _row(one: Rollout) -> tuple[Span, ...]:
         span(one.steps),
         span(score(one.best_score)),
         span(duration(one.active_us / 1_000_000)),
-        span(one.activity),
-        standing(one),
+        span("" if rollouts.stands(one) else cut(one.activity, DOING)),
     )
+
+
+def _state(one: Rollout, room: int | None) -> Span:
+    """How it stands; on a terminal all of it fits the line, elsewhere the reason is short."""
+    if room is None:
+        one = msgspec.structs.replace(one, reason=cut(one.reason, REASON))
+    return standing(one, room)
+
+
+def _room(page: Page, titles: Sequence[str], rows: list[tuple[Span, ...]]) -> int | None:
+    """Characters that a terminal has left for the last column; None where there is none."""
+    if not sys.stdout.isatty():
+        return None
+    taken = sum(width + GAP for width in page.widths(titles[:-1], rows))
+    return shutil.get_terminal_size().columns - taken
+
+
+def _say_if_down(loaded: Loaded) -> None:
+    """To a person at a terminal only: what reads this in a script asks `daemon status`."""
+    if sys.stderr.isatty() and lock.holder(loaded.home) is None:
+        out.note("the daemon is down: this is how things stood")

@@ -27,11 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Show it."""
     with Reader(loaded.home) as reader:
-        one, counts, scores = reader.run(_read(arguments.rollout))
+        one, facts, scores = reader.run(_read(arguments.rollout))
     if arguments.json:
-        out.json_line({**views.rollout(one), **counts, "scores": _scores(scores)})
+        out.json_line({**views.rollout(one), **facts, "scores": _scores(scores)})
         return int(ExitCode.DONE)
-    _show(Page(), one, counts, scores)
+    _show(Page(), one, facts, scores)
     return int(ExitCode.DONE)
 
 
@@ -41,8 +41,12 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     said = yield from guidance.of_rollout(one.id)
     waiting = sum(each.state == "queued" for each in said)
     delivered = sum(each.state == "delivered" for each in said)
-    counts = {"drift": drifts, "guidance": {"queued": waiting, "delivered": delivered}}
-    return one, counts, (yield from world.evaluations(one.id))
+    facts = {
+        "drift": drifts,
+        "guidance": {"queued": waiting, "delivered": delivered},
+        "workspace": (yield from rollouts.workspace(one)),
+    }
+    return one, facts, (yield from world.evaluations(one.id))
 
 
 def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
@@ -56,16 +60,16 @@ def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
     return lines
 
 
-def _show(page: Page, one: Rollout, counts: dict[str, Any], scores: list[Evaluation]) -> None:
-    drift = ", ".join(f"{count} {name}" for name, count in sorted(counts["drift"].items()))
-    said = counts["guidance"]
+def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluation]) -> None:
+    drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
+    said = facts["guidance"]
     history = ", ".join(
         f"{score(each.score)} at step {each.step}"
         + ("" if each.state == "scored" else " (no score, no submission used)")
         for each in scores
     )
     page.line(span(one.id, "name"), "  ", standing(one))
-    facts = {
+    lines = {
         "task": one.task,
         "engine": " ".join(filter(None, (one.engine, one.policy))),
         "started": local(one.created_at),
@@ -75,8 +79,9 @@ def _show(page: Page, one: Rollout, counts: dict[str, Any], scores: list[Evaluat
         "score": f"best {score(one.best_score)}, last {score(one.last_score)}",
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
+        "workspace": facts["workspace"] or "",
         "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
     }
-    for name, value in facts.items():
+    for name, value in lines.items():
         if value:
-            page.line("  ", span(name.ljust(9), "dim"), span(value))
+            page.line("  ", span(name.ljust(10), "dim"), span(value))

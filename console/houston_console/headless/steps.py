@@ -32,8 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--json`."""
     options.rollout(parser)
     number = options.positive
-    parser.add_argument("--from", dest="first", type=number, default=1, metavar="N")
-    parser.add_argument("--to", dest="last", type=number, default=END, metavar="N")
+    parser.add_argument(
+        "--from", dest="first", type=number, default=1, metavar="N", help="first step (1)"
+    )
+    parser.add_argument(
+        "--to", dest="last", type=number, default=END, metavar="N", help="last step (the newest)"
+    )
     parser.add_argument("-n", dest="newest", type=number, metavar="N", help="only the last N")
     parser.add_argument("-f", "--follow", action="store_true", help="go on as steps are closed")
     parser.add_argument("--full", action="store_true", help="leave nothing out")
@@ -79,6 +83,8 @@ def _follow(
             # Looked at before its steps are: a rollout that has ended closes no more of them.
             ended = following.read(lambda: rollouts.rollout(one.id)).state in ENDED
             first = _pages(following.read, one.id, first, last, show)
+            if ended:
+                out.note(f"{one.id} has ended.")
             if ended or first > last:
                 return
             following.wait()

@@ -1,6 +1,7 @@
 """`houston tail [R]`: what happens, a line an event; with -f as it is stored."""
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.flags import whole
+from houston_shared.records import ENDED
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import progress, rollouts
 from houston_shared.store.reader import Reader
@@ -28,7 +30,9 @@ TONES = {"guidance": "person", "edit": "person", "withdraw": "person", "delivery
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `-f`, `-n`, `--kind`, `--json`."""
     options.rollout(parser, optional=True)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as events are stored")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on as events are stored, until R ends"
+    )
     parser.add_argument(
         "-n", type=whole(), default=20, metavar="N", help="begin with the last N (20)"
     )
@@ -43,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    """Print what is there, and with -f what comes, until interrupted."""
+    """Print what is there, and with -f what comes, until the rollout ends or interrupted."""
     kinds = tuple(arguments.kind or entry.TOLD)
     page = Page()
     with Reader(loaded.home) as reader:
@@ -52,12 +56,38 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             _show(page, arguments.json, reader.run(_newest(rollout, kinds, arguments.n))[0])
             return int(ExitCode.DONE)
         with Following(loaded.home, reader) as following:
+            # Looked at before its events are: nothing that ended it is left out.
+            ended = _ended(following, rollout)
             found, seq = following.read(lambda: _newest(rollout, kinds, arguments.n))
-            while True:
-                _show(page, arguments.json, found)
-                if len(found) < PAGE:
-                    following.wait()
-                found, seq = following.read(partial(_since, rollout, kinds, seq))
+            _show(page, arguments.json, found)
+            while not ended:
+                following.wait()
+                ended = _ended(following, rollout)
+                seq = _catch_up(
+                    following, rollout, kinds, seq, partial(_show, page, arguments.json)
+                )
+    out.note(f"{rollout} has ended.")
+    return int(ExitCode.DONE)
+
+
+def _ended(following: Following, rollout: str) -> bool:
+    """Whether nothing comes any more; of all rollouts together something always may."""
+    return bool(rollout) and following.read(lambda: rollouts.rollout(rollout)).state in ENDED
+
+
+def _catch_up(
+    following: Following,
+    rollout: str,
+    kinds: tuple[str, ...],
+    after: int,
+    show: Callable[[list[Entry]], None],
+) -> int:
+    """Show everything after a sequence, a page at a time; returns the newest."""
+    while True:
+        found, after = following.read(partial(_since, rollout, kinds, after))
+        show(found)
+        if len(found) < PAGE:
+            return after
 
 
 def _newest(rollout: str, kinds: tuple[str, ...], count: int) -> Plan[tuple[list[Entry], int]]:

@@ -14,6 +14,24 @@ from tests.integration.headless.conftest import Command, Desk
 from tests.support.recorder_client import Station
 
 
+def said_at_its_end(command: Command) -> str:
+    assert command.ends() == 0
+    assert command.process.stderr is not None
+    return command.process.stderr.read().decode()
+
+
+def test_a_tail_of_one_rollout_ends_with_it(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.step(1)
+    tail = desk.begin("tail", worker.rollout, "-f", "--json")
+    tail.until(1)
+    worker.step(2, finished=True)
+    worker.say(wire.Moved, state="finished", reason="finish")
+    assert said_at_its_end(tail) == f"{worker.rollout} has ended.\n"
+    last = json.loads(tail.lines()[-1])
+    assert (last["kind"], last["text"]) == ("state", "finished by worker (finish)")
+
+
 def numbers(command: Command) -> list[int]:
     return [json.loads(line)["step"] for line in command.lines()]
 
@@ -138,6 +156,19 @@ def test_on_a_terminal_only_our_own_colours_are_written(desk: Desk) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", left)
     plain = in_a_terminal(["steps", rollout], {**environment, "NO_COLOR": "1"})
     assert "\x1b" not in plain
+
+
+def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.say(wire.Moved, state="failed", reason="no " * 100)
+    environment = {**desk.environment, "TERM": "dumb", "COLUMNS": "120"}
+    up = in_a_terminal(["rollout", "list"], environment)
+    assert max(map(len, up.splitlines())) <= 120
+    assert "down" not in up
+    desk.let_go()
+    down = in_a_terminal(["rollout", "list"], environment)
+    assert down.endswith("the daemon is down: this is how things stood\r\n")
+    assert "daemon is down" not in in_a_terminal(["rollout", "list", "--json"], environment)
 
 
 def in_a_terminal(words: list[str], environment: dict[str, str]) -> str:

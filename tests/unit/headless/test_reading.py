@@ -188,6 +188,55 @@ def test_a_rollout_without_a_sandbox_is_marked_in_the_list(
     assert "[no sandbox]" in houston("rollout", "show", "r1").out
 
 
+LONG = "the engine answered: " + "no " * 100
+
+
+def test_a_long_reason_is_cut_where_it_is_listed_and_whole_where_it_is_shown(
+    written: WrittenHome, houston: Houston
+) -> None:
+    written.rollout("r1", state="failed", reason=LONG, sandbox="none")
+    (line,) = houston("rollout", "list").out.splitlines()[1:]
+    assert line.endswith("…) [no sandbox]")
+    assert "failed (the engine answered: no no " in line
+    assert len(line) < 160
+    assert LONG.strip() in houston("rollout", "show", "r1").out
+    assert houston("rollout", "list", "--json").lines[0]["reason"] == LONG
+
+
+def test_a_rollout_says_where_its_workspace_lies(written: WrittenHome, houston: Houston) -> None:
+    history(written)
+    assert houston("rollout", "show", "words", "--json").lines[0]["workspace"] is None
+    written.rollout("r9", host_root="/srv/agents")
+    folder = "/srv/agents/rollouts/r9/workspace"
+    assert houston("rollout", "show", "r9", "--json").lines[0]["workspace"] == folder
+    assert f"workspace {folder}" in houston("rollout", "show", "r9").out
+
+
+def test_following_what_has_ended_ends(written: WrittenHome, houston: Houston) -> None:
+    written.rollout("r1", state="finished")
+    written.step("r1", 1)
+    for words in (("tail", "r1", "-f"), ("steps", "r1", "-f")):
+        said = houston(*words)
+        assert (said.code, said.err) == (0, "r1 has ended.\n")
+        assert said.out == houston(*words[:2]).out != ""
+
+
+def test_the_log_as_text_begins_with_the_newest_and_says_so(
+    written: WrittenHome, houston: Houston
+) -> None:
+    written.rollout("r1")
+    assert houston("log").err == ""
+    for step in range(1, 40):
+        written.step("r1", step)
+    said = houston("log")
+    assert "newest 50" in said.err
+    assert [line.split()[0] for line in said.out.splitlines()] == [
+        str(seq) for seq in range(written.seq - 49, written.seq + 1)
+    ]
+    assert houston("log", "-n", "60").err == ""
+    assert len(houston("log", "-n", "60").out.splitlines()) == 60
+
+
 def test_lists_are_narrowed(written: WrittenHome, houston: Houston) -> None:
     written.rollout("r1", state="finished")
     written.rollout("r2", task="other")
