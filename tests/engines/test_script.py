@@ -102,6 +102,13 @@ async def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
     assert [(await engine.sample(ask(), asyncio.Event())).thought for _ in "12"] == [thought] * 2
 
 
+@pytest.mark.parametrize("text", ["", "\n  \n"])
+def test_a_script_without_a_step_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s.jsonl").write_text(text)
+    with pytest.raises(ConfigurationError, match="has no step"):
+        ScriptEngine(tmp_path / "s.jsonl")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         ScriptEngine(tmp_path / "none.jsonl")

@@ -5,9 +5,10 @@ import shlex
 import shutil
 from pathlib import Path
 
+from houston_daemon.service.rollouts import check_file
 from houston_daemon.service.task_checks import check_names
 from houston_shared import out
-from houston_shared.config import Loaded
+from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.task import LoadedTask, load_task
 
@@ -15,8 +16,9 @@ _SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE`, `--json`."""
+    """`FILE`, `--engine`, `--json`."""
     parser.add_argument("file", metavar="FILE", help="task.toml, or the folder that holds it")
+    parser.add_argument("--engine", help="also check this engine's file, e.g. script:FILE")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -24,6 +26,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Check it; a problem is one sentence and exit code 78."""
     task = load_task(Path(arguments.file))
     found = findings(task)
+    if engine := _engine(loaded, arguments.engine):
+        found["engine"] = engine
     if arguments.json:
         out.json_line({"task": task.task.name, "file": str(task.file), **found})
     else:
@@ -31,6 +35,19 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         for key, value in found.items():
             out.line(f"  {key:<12} {value}")
     return int(ExitCode.DONE)
+
+
+def _engine(loaded: Loaded, name: str | None) -> str:
+    """What is known of an engine without asking it; the default one is looked at for its file.
+
+    Raises ConfigurationError for an unknown engine, and for a script that cannot be played.
+    """
+    chosen = name or loaded.config.default_engine
+    engine = loaded.engine(chosen)
+    if engine.kind in FILE_ENGINES:
+        check_file(engine)
+        return f"{chosen} ({engine.path} can be played)"
+    return f"{chosen} (kind {engine.kind}, not asked)" if name else ""
 
 
 def findings(task: LoadedTask) -> dict[str, str]:

@@ -35,6 +35,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds that the sample takes; an interrupt cuts it short."""
 
 
+_FORM = 'A step is {"thought": text, "calls": [{"name", "arguments"}], "delay"}, one a line.'
 _FINISH = Line("The script has ended.", (ScriptedCall("finish"),))
 
 
@@ -83,7 +84,11 @@ class ScriptEngine:
 
 
 def read_script(path: Path) -> list[Line]:
-    """Read every line of a script; blank lines are passed over."""
+    """Read every line of a script; blank lines are passed over.
+
+    Raises ConfigurationError for a file that cannot be read or has no step, and for the first line
+    that is none.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -96,6 +101,8 @@ def read_script(path: Path) -> list[Line]:
             except (msgspec.DecodeError, RecursionError) as problem:
                 raise ConfigurationError(
                     f"Line {number} of the script {path} is no step: {problem}.",
-                    next='A step is {"thought": text, "calls": [{"name", "arguments"}], "delay"}.',
+                    next=_FORM,
                 ) from problem
+    if not lines:
+        raise ConfigurationError(f"The script {path} has no step.", next=_FORM)
     return lines

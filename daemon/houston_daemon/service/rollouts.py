@@ -14,6 +14,7 @@ from platformdirs import user_config_path
 
 from houston_daemon.engines.install import engine_path
 from houston_daemon.engines.model import model_path
+from houston_daemon.engines.script import read_script
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
@@ -80,8 +81,7 @@ def check_engine(loaded: Loaded, name: str, running: dict[str, str]) -> None:
     """
     engine = loaded.engine(name)
     if engine.kind in FILE_ENGINES:
-        if not Path(engine.path).is_file():
-            raise ConfigurationError(f"There is no file {engine.path} for the engine.", NOTHING)
+        check_file(engine, NOTHING)
     elif engine.url:
         if why := refusal(address_of(engine.url)):
             raise HoustonError(
@@ -95,6 +95,20 @@ def check_engine(loaded: Loaded, name: str, running: dict[str, str]) -> None:
         raise ConfigurationError(
             f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.", NOTHING
         )
+
+
+def check_file(engine: Engine, effect: str = "") -> None:
+    """Raise ConfigurationError when the file that an engine plays is not there.
+
+    A script is read whole: a line that is no step is found now and not hours later.
+    """
+    if not Path(engine.path).is_file():
+        raise ConfigurationError(f"There is no file {engine.path} for the engine.", effect)
+    if engine.kind == "script":
+        try:
+            read_script(Path(engine.path))
+        except ConfigurationError as problem:
+            raise ConfigurationError(problem.cause, effect, problem.next) from None
 
 
 def _check_child(name: str, engine: Engine, running: dict[str, str]) -> None:

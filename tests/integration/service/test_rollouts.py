@@ -229,6 +229,8 @@ def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> No
     ("engine", "code", "names"),
     [
         ("script:nowhere.jsonl", 78, "nowhere.jsonl"),
+        ("script:broken.jsonl", 78, "Line 2 of the script"),
+        ("script:empty.jsonl", 78, "has no step. No rollout was started."),
         ("gpt", 78, "embedded"),
         ("far", 1, "127.0.0.1:9"),
         ("bare", 78, "engines.bare.url"),
@@ -237,6 +239,8 @@ def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> No
 )
 def test_engines_that_cannot_sample(station: Station, engine: str, code: int, names: str) -> None:
     station.home.mkdir()
+    (station.folder / "broken.jsonl").write_text('{"thought": "a"}\n{"thoughts": "b"}\n')
+    (station.folder / "empty.jsonl").touch()
     (station.home / "houston.toml").write_text(
         '[engines.far]\nkind = "token"\nurl = "http://127.0.0.1:9/v1"\n'
         '[engines.bare]\nkind = "chat"\n'

@@ -121,3 +121,36 @@ def test_what_a_task_names_must_be_there(station: Station, key: str, names: list
     for command in (["task", "validate"], ["rollout", "start"]):
         done = station.run(*command, str(folder), code=78)
         assert all(name in done.stderr for name in names), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('{"thought": "a"}\n\n{"calls": [{"name": 1}]}\n', "Line 3 of the script"),
+        ('{"thought": "a"}\n{"thoughts": "b"}\n', "Line 2 of the script"),
+        ("\n", "has no step"),
+    ],
+)
+def test_a_script_is_read_whole_with_its_task(station: Station, text: str, names: str) -> None:
+    task, script = station.task(), station.folder / "played.jsonl"
+    script.write_text(text)
+    done = station.run("task", "validate", str(task), "--engine", f"script:{script}", code=78)
+    assert names in done.stderr
+    assert str(script) in done.stderr
+
+
+def test_the_script_of_the_configuration_is_read_with_a_task(station: Station) -> None:
+    task, script = station.task(), station.folder / "played.jsonl"
+    script.write_text('{"thought": "a"}\n')
+    station.home.mkdir(exist_ok=True)
+    (station.home / "houston.toml").write_text(
+        'default_engine = "played"\n'
+        f'[engines.played]\nkind = "script"\npath = "{script}"\n'
+        '[engines.far]\nkind = "chat"\nurl = "http://127.0.0.1:9/v1"\n'
+    )
+    (found,) = station.json("task", "validate", str(task))
+    assert found["engine"] == f"played ({script} can be played)"
+    (found,) = station.json("task", "validate", str(task), "--engine", "far")
+    assert found["engine"] == "far (kind chat, not asked)"
+    script.write_text("no step")
+    assert "Line 1 of" in station.run("task", "validate", str(task), code=78).stderr
