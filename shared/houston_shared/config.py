@@ -77,10 +77,19 @@ class Hosts(Settings, frozen=True):
     """Where this machine keeps what rollouts own; empty for the user's state folder."""
 
 
+Theme = Literal[
+    "houston-dark", "houston-light", "ansi-dark", "ansi-light", "atom-one-dark", "atom-one-light",
+    "catppuccin-frappe", "catppuccin-latte", "catppuccin-macchiato", "catppuccin-mocha", "dracula",
+    "flexoki", "gruvbox", "monokai", "nord", "rose-pine", "rose-pine-dawn", "rose-pine-moon",
+    "solarized-dark", "solarized-light", "textual-dark", "textual-light", "tokyo-night",
+]  # fmt: skip
+"""Our own themes, then Textual's; a test of the console holds the list to what the app knows."""
+
+
 class Console(Settings, frozen=True):
     """The console's defaults."""
 
-    theme: str = "houston-dark"
+    theme: Theme = "houston-dark"
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 

@@ -1,13 +1,15 @@
 """Read a TOML file into a typed struct; an error names file, key and what is allowed."""
 
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from houston_shared.errors import ConfigurationError
 
 T = TypeVar("T", bound=msgspec.Struct)
+_ANY = "…"
+"""In a path of msgspec: some entry of a table."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,35 +58,56 @@ def convert(tables: dict[str, Any], kind: type[T], where: str) -> T:
 def _explain(problem: str, kind: type[msgspec.Struct], where: str, tables: dict[str, Any]) -> str:
     """msgspec's sentence, turned into file, key and what is allowed."""
     what, _, place = problem.partition(" - at `$")
-    keys = [key for key in place.rstrip("`").replace("[...]", ".…").split(".") if key]
-    struct = _struct_at(kind, keys)
+    path = place.rstrip("`").replace("[...]", f".{_ANY}")
+    keys, found, at = _follow([key for key in path.split(".") if key], kind, tables)
+    dotted = ".".join(keys)
     if "unknown field" in what or "missing required field" in what:
         name = what.rsplit("`", 2)[-2]
-        dotted = ".".join([*keys, name])
+        struct = next((one for one in (at, *get_args(at)) if _is_struct(one)), None)
         allowed = ", ".join(struct.__struct_fields__) if struct else "none"
         verb = "has an unknown key" if "unknown" in what else "lacks the key"
-        return f"{where} {verb} `{dotted}`; allowed here: {allowed}."
-    return f"{where}: `{'.'.join(keys)}`: {what[0].lower()}{what[1:]}{_got(tables, keys)}."
+        return f"{where} {verb} `{'.'.join([*keys, name])}`; allowed here: {allowed}."
+    if words := _words(at):
+        return f"{where}: `{dotted}` is {found!r}; allowed: {', '.join(words)}."
+    got = "" if found is msgspec.UNSET else f"; got {found!r}"
+    return f"{where}: `{dotted}`: {what[0].lower()}{what[1:]}{got}."
 
 
-def _got(tables: dict[str, Any], keys: list[str]) -> str:
-    value: Any = tables
-    for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return ""
-        value = value[key]
-    return f"; got {value!r}"
+def _follow(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any, Any]:
+    """Where msgspec's path leads: the keys as written, the value there (or UNSET), its type."""
+    keys: list[str] = []
+    for step in path:
+        key, below = step, _below(kind, step)
+        if step == _ANY and isinstance(value, dict):  # msgspec does not say which of the entries
+            key = next((one for one, each in value.items() if not _fits(each, below)), step)
+        keys.append("…" if key == _ANY else key)
+        value = value.get(key, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
+        kind = below
+    return keys, value, kind
 
 
-def _struct_at(kind: Any, keys: list[str]) -> type[msgspec.Struct] | None:
-    """The struct type that `keys` lead to from `kind`."""
-    for key in keys:
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            kind = get_type_hints(kind).get(key)
-        elif get_origin(kind) is dict:
-            kind = get_args(kind)[1]
-        kind = next((a for a in get_args(kind) if _is_struct(a)), kind) if kind else None
-    return kind if _is_struct(kind) else None
+def _below(kind: Any, key: str) -> Any:
+    """The type under a key of a struct, also one in a union, or of the entries of a table."""
+    for one in (kind, *get_args(kind)):
+        if _is_struct(one) and key in one.__struct_fields__:
+            return get_type_hints(one, include_extras=True)[key]
+    return get_args(kind)[1] if get_origin(kind) is dict else None
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _words(kind: Any) -> tuple[str, ...]:
+    """What a key may say where its type names every word; empty elsewhere."""
+    found = get_args(kind) if get_origin(kind) is Literal else ()
+    for one in get_args(kind) if not found else ():
+        found += get_args(one) if get_origin(one) is Literal else ()
+    return tuple(map(str, found))
 
 
 def _is_struct(kind: Any) -> bool:

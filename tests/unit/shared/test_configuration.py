@@ -14,8 +14,31 @@ WRONG_CONFIGURATIONS = {
     "an unknown section": ("[deamon]\n", ["deamon", "daemon"]),
     "a wrong type": ('[daemon]\nmax_rollouts = "many"', ["daemon.max_rollouts", "'many'"]),
     "a value below its bound": ("[daemon]\nmax_rollouts = 0", ["daemon.max_rollouts", "1"]),
-    "an unknown kind": ('[engines.x]\nkind = "gpt"', ["engines", "kind", "gpt"]),
-    "a missing key": ("[engines.x]\nport = 1", ["kind"]),
+    "an unknown kind": (
+        '[engines.near]\nkind = "chat"\n[engines.far]\nkind = "chatt"',
+        ["`engines.far.kind` is 'chatt'; allowed: embedded, vllm, token, chat, script, recorded."],
+    ),
+    "a missing key": ("[engines.x]\nport = 1", ["lacks the key `engines.x.kind`"]),
+    "an unknown key of an engine": (
+        '[engines.x]\nkind = "chat"\nurll = "u"',
+        ["unknown key `engines.x.urll`", "window"],
+    ),
+    "a wrong type of an engine": (
+        '[engines.x]\nkind = "chat"\nport = "80"',
+        ["`engines.x.port`", "int", "got '80'"],
+    ),
+    "a wrong variable of an engine": (
+        '[engines.x]\nkind = "vllm"\nenvironment = { A = "1", B = 2 }',
+        ["`engines.x.environment.B`", "got 2"],
+    ),
+    "a wrong word in a list": (
+        '[engines.x]\nkind = "vllm"\ncommand = ["vllm", 3]',
+        ["`engines.x.command[1]`"],
+    ),
+    "an unknown theme": (
+        '[console]\ntheme = "dark"',
+        ["`console.theme` is 'dark'; allowed: houston-dark, houston-light, ", "nord"],
+    ),
     "no TOML": ("[daemon", ["houston.toml"]),
 }
 
@@ -80,7 +103,14 @@ WRONG_TASKS = {
         'name = "a"\ninstructions_file = "bytes.md"', ["instructions_file", "bytes.md", "UTF-8"],
     ),
     "a negative budget": ('name = "a"\ninstructions = "b"\n[budget]\nsteps = -1', ["budget.steps"]),
-    "an unknown sandbox": ('name = "a"\ninstructions = "b"\nsandbox = "jail"', ["sandbox", "jail"]),
+    "an unknown sandbox": (
+        'name = "a"\ninstructions = "b"\nsandbox = "jail"',
+        ["`sandbox` is 'jail'; allowed: bubblewrap, none."],
+    ),
+    "an unknown key of the sandbox": (
+        'name = "a"\ninstructions = "b"\nsandbox = { kindd = "none" }',
+        ["`sandbox.kindd`", "kind, network"],
+    ),
 }  # fmt: skip
 
 

@@ -1,0 +1,27 @@
+"""Every theme that the configuration allows is one that the app knows and can be read in."""
+
+from typing import get_args
+
+import pytest
+
+from houston_console.app.app import HoustonConsole
+from houston_shared.config import Configuration, Console, Loaded, Theme
+from tests.console.conftest import WIDE
+from tests.console.homes import HomeBuilder
+
+
+@pytest.mark.parametrize("theme", get_args(Theme))
+async def test_a_theme_that_is_allowed_is_the_one_that_is_on(
+    theme: Theme, builder: HomeBuilder
+) -> None:
+    config = Configuration(console=Console(theme=theme))
+    app = HoustonConsole(Loaded(config, builder.home, "defaults"))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert app.theme == theme
+
+
+async def test_every_theme_of_the_app_is_allowed(builder: HomeBuilder) -> None:
+    app = HoustonConsole(Loaded(Configuration(), builder.home, "defaults"))
+    async with app.run_test(size=WIDE):
+        assert set(get_args(Theme)) == set(app.available_themes)
