@@ -47,7 +47,12 @@ def task_message(instructions: str, task: Task) -> str:
     """The first user message: the task and its budgets as they are at the start."""
     budget = task.budget
     hours = budget.active_seconds / 3600
-    parts = [f"{budget.steps} steps", f"{hours:g} hours of active time"]
+    parts = [_count(budget.steps, "step"), f"{_count(hours, 'hour')} of active time"]
     if task.evaluate.command:
-        parts.append(f"{budget.evaluations} evaluations")
+        parts.append(_count(budget.evaluations, "evaluation"))
     return f"{instructions.strip()}\n\n[You have {', '.join(parts)}.]"
+
+
+def _count(number: float, word: str) -> str:
+    said = number if isinstance(number, int) else f"{number:g}"
+    return f"{said} {word}" + ("" if number == 1 else "s")

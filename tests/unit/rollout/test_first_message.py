@@ -1,0 +1,24 @@
+"""What the agent is told of its budgets is plain English, whatever the numbers."""
+
+import msgspec
+import pytest
+
+from houston_daemon.rollout.system_prompt import task_message
+from houston_shared.task import Budget, Evaluate, Task
+
+SAID = {
+    "one of each": ((1, 3600, 1), "[You have 1 step, 1 hour of active time, 1 evaluation.]"),
+    "several": ((30, 7200, 3), "[You have 30 steps, 2 hours of active time, 3 evaluations.]"),
+    "parts": ((2, 1800, 0), "[You have 2 steps, 0.5 hours of active time, 0 evaluations.]"),
+    "many": ((1234567, 5400, 2), "[You have 1234567 steps, 1.5 hours of active time, 2 eval"),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_budgets_are_counted_in_words(case: str) -> None:
+    (steps, seconds, evaluations), sentence = SAID[case]
+    budget = Budget(steps=steps, active_seconds=seconds, evaluations=evaluations)
+    task = Task(name="t", budget=budget, evaluate=Evaluate(command="./score"))
+    assert sentence in task_message("Do it.", task)
+    without = msgspec.structs.replace(task, evaluate=Evaluate())
+    assert "evaluation" not in task_message("Do it.", without)
