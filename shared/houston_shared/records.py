@@ -19,6 +19,8 @@ TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
     "cancelled": frozenset(),
 }
 ENDED: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
+AWAY = "waiting for the engine"
+"""How the activity of a worker begins whose engine is away or answers with errors."""
 STANDS = "paused"
 """Activity of a paused rollout whose worker has come to a safe point, or that has no worker."""
 

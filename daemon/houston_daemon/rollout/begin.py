@@ -30,7 +30,7 @@ from houston_daemon.rollout.tokens import Tokens
 from houston_shared import wire
 from houston_shared.errors import ConfigurationError
 from houston_shared.real_user import disarm
-from houston_shared.records import Head, RolloutSpec
+from houston_shared.records import AWAY, Head, RolloutSpec
 from houston_shared.task import Task, parse_task
 
 SHORT_TOOLS_SHARE = 8
@@ -79,7 +79,7 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
             await engine.ready()
             return engine, settings
         except EngineUnavailable as problem:
-            line.activity = f"waiting for the engine: {problem.cause}"
+            line.activity = f"{AWAY}: {problem.cause}"
             if engine is not None:
                 await engine.close()
         with line.clock.excluded():

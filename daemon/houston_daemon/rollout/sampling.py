@@ -14,7 +14,7 @@ from houston_daemon.rollout.guidance import leave, stops_sample
 from houston_daemon.rollout.ledger import Link
 from houston_daemon.rollout.line import Line
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, SampleBody
+from houston_shared.records import AWAY, Call, SampleBody
 from houston_shared.wire import encode
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Sampler:
                 return _checked(request, await self._once(request, interruptible))
             except EngineUnavailable as problem:
                 log.warning("the engine is away: %s", problem)
-                self.line.activity = f"waiting for the engine: {problem.cause}"
+                self.line.activity = f"{AWAY}: {problem.cause}"
             await self._away(WAITS[min(tries, len(WAITS) - 1)])
         raise HoustonError("The engine never came back.")
 

@@ -19,8 +19,12 @@ from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
 from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.filesystem import NETWORK, kind
+from houston_shared import lock
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
+from houston_shared.store import opening
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
 
 FREE_MB = 2_000
 """Less free space than this is a warning: a long rollout with terminals fills it."""
@@ -151,6 +155,18 @@ def engines(loaded: Loaded) -> Iterator[Finding]:
         yield Finding(f"engine {name}", "warn", why, step) if why else ok(f"engine {name}", found)
 
 
+def waiting(loaded: Loaded) -> Iterator[Finding]:
+    """What the workers of a running daemon say of their engines: an open port proves little."""
+    if lock.holder(loaded.home) is None or not opening.written(loaded.home):
+        return
+    with Reader(loaded.home) as reader:
+        found = reader.run(rollouts.waiting())
+    for one in found:
+        yield Finding(
+            f"engine {one.engine}", "warn", one.said, "houston rollout list --state running"
+        )
+
+
 def gpu(_: Loaded) -> Iterator[Finding]:
     """The GPU, where there is one; none is needed."""
     if not has_nvidia_gpu():
@@ -164,7 +180,18 @@ def gpu(_: Loaded) -> Iterator[Finding]:
         yield Finding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
 
 
-ALL: tuple[Check, ...] = (python, sqlite, home, clock, programs, sandbox, model, engines, gpu)
+ALL: tuple[Check, ...] = (
+    python,
+    sqlite,
+    home,
+    clock,
+    programs,
+    sandbox,
+    model,
+    engines,
+    waiting,
+    gpu,
+)
 
 
 def _writable(folder: Path) -> bool:

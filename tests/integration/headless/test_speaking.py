@@ -43,6 +43,18 @@ def test_a_daemon_that_ends_at_that_moment_may_have_queued_it(desk: Desk) -> Non
         assert f"next: {look}\n" in told
 
 
+def test_status_counts_others_and_names_engines_that_workers_wait_for(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.say(wire.Heartbeat, activity="waiting for the engine: it answered 503.")
+    assert desk.station.person().ask(wire.AskStatus()).queue == 0
+    said = desk.run("daemon", "status").stdout
+    assert "script:x: 1 rollout is waiting for the engine: it answered 503." in said
+    assert "store     0 messages wait" in said
+    found = {line["check"]: line for line in desk.json("doctor")}
+    assert found["engine script:x"]["state"] == "warn"
+    assert "503" in found["engine script:x"]["found"]
+
+
 def test_modes_words_and_standard_input(desk: Desk) -> None:
     rollout = desk.station.working().rollout
     desk.json("guide", rollout, "several", "words", "--wake")

@@ -60,6 +60,15 @@ def test_an_unknown_rollout_names_what_is_near(
     assert re.search(sentence, problem.value.cause)
 
 
+def test_engines_that_workers_wait_for(written: WrittenHome, reader: Reader) -> None:
+    said = "waiting for the engine: 503"
+    written.rollout("r1", engine="far", activity=said)
+    written.rollout("r2", engine="far", activity=said)
+    written.rollout("r3", engine="near", activity="sampling")
+    written.rollout("r4", engine="gone", activity=said, state="failed")
+    assert reader.run(rollouts.waiting()) == [("far", said, 2)]
+
+
 def test_a_step_is_read_back_as_it_was_stored(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     body = sample("I look.", calls=(LOOK, READ))

@@ -1,9 +1,11 @@
 """Rollouts and tasks: lists, one of them, and the meaning of an abbreviated id."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from houston_shared.errors import HoustonError
-from houston_shared.records import STANDS, Head, RolloutSpec, TaskRecord
+from houston_shared.records import AWAY, STANDS, Head, RolloutSpec, TaskRecord
 from houston_shared.store import journal
 from houston_shared.store.plan import Ask, Plan, RowRecord, columns, from_rows
 
@@ -50,6 +52,21 @@ def stands(one: Rollout) -> bool:
     return one.state == "paused" and one.activity == STANDS
 
 
+class Waiting(NamedTuple):
+    """An engine that workers cannot sample from."""
+
+    engine: str
+    activity: str
+    """What one of the workers says of it; cut."""
+    rollouts: int
+
+    @property
+    def said(self) -> str:
+        """Both, as a sentence."""
+        who = "1 rollout is" if self.rollouts == 1 else f"{self.rollouts} rollouts are"
+        return f"{who} {self.activity}"
+
+
 class Task(RowRecord, frozen=True):
     """A row of `tasks`, with how many rollouts it has."""
 
@@ -71,6 +88,16 @@ def all_rollouts(task: str = "", state: str = "") -> Plan[list[Rollout]]:
         (task, state),
     )
     return from_rows(Rollout, rows)
+
+
+def waiting() -> Plan[list[Waiting]]:
+    """Engines that running rollouts wait for, by name, as their workers said last."""
+    rows = yield Ask(
+        "SELECT engine, max(activity), count(*) FROM rollouts"
+        " WHERE state = 'running' AND substr(activity, 1, ?) = ? GROUP BY engine ORDER BY engine",
+        (len(AWAY), AWAY),
+    )
+    return [Waiting(engine, activity, count) for engine, activity, count in rows]
 
 
 def rollout(name: str) -> Plan[Rollout]:
