@@ -113,7 +113,7 @@ def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:
     for step in range(1, 60):
         worker.step(step)
     done = subprocess.run(
-        f"{sys.executable} -m houston_shared.command log | head -n 1",
+        f"{sys.executable} -m houston_shared.command log -n 9999 | head -n 1",
         shell=True,
         env=desk.environment,
         capture_output=True,
