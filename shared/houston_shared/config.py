@@ -90,8 +90,8 @@ class Console(Settings, frozen=True):
     """The console's defaults."""
 
     theme: Theme = "houston-dark"
-    """Colours: `houston-dark`, `houston-light`, or a theme of Textual such as `nord`; a wrong name is
-    answered with all of them."""
+    """Colours: `houston-dark`, `houston-light`, or a theme of Textual such as `nord`; a wrong name
+    is answered with all of them."""
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 
