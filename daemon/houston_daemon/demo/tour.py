@@ -53,8 +53,7 @@ class Tour:
         calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in after["calls"])
         out.line(f"  step {after['step']} then called {calls or 'nothing'}")
         self._until(lambda: self._show(script)["state"] == "finished", "the script to finish")
-        self._say("rollout", "cancel", model)
-        self._until(lambda: self._show(model)["state"] in ENDED, "the model's rollout to end")
+        self._end(model)
         for rollout in (model, script, sample):
             record = self._show(rollout)
             out.line(
@@ -79,6 +78,15 @@ class Tour:
         (row,) = self._json(*words)
         out.line(f"$ houston {' '.join(words)}\n  {row['rollout']} is {row['state']}")
         return str(row["rollout"])
+
+    def _end(self, rollout: str) -> None:
+        """Cancel a rollout, unless it ends by itself at that moment."""
+        try:
+            self._run(["rollout", "cancel", rollout])
+        except HoustonError:
+            if self._show(rollout)["state"] not in ENDED:
+                raise
+        self._until(lambda: self._show(rollout)["state"] in ENDED, f"{rollout} to end")
 
     def _steps(self, rollout: str) -> list[Any]:
         return self._json("steps", rollout)

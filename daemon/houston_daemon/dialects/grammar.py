@@ -1,8 +1,9 @@
 """JSON schema of a guided answer, bounded so that a small model cannot run out of its tokens.
 
 Every string, integer and list is bounded (an unbounded one runs off into repetition), keys come in
-a fixed order, nothing else is allowed. The bounds are a share of the answer's tokens, reckoned at
-two characters a token for short answers and three for long ones.
+a fixed order, nothing else is allowed. The bounds are a share of the answer's tokens. A short
+answer is reckoned at one character a token, as digits are written, so that it always ends in time;
+longer ones at two or three, as words are.
 """
 
 import math
@@ -19,7 +20,7 @@ _DROPPED = {"description", "default", "title", "examples", "$schema"}
 
 def answer_schema(tools: Sequence[ToolSpec], answer_tokens: int) -> dict[str, Any]:
     """Schema of `{"thought": …, "calls": [{"name": …, "arguments": {…}}]}`."""
-    characters = max(48, answer_tokens - _FRAME) * (2 if answer_tokens < 512 else 3)
+    characters = _characters(answer_tokens)
     calls = 1 if answer_tokens < 256 else 2 if answer_tokens < 512 else 4
     return _closed(
         {
@@ -36,9 +37,15 @@ def answer_schema(tools: Sequence[ToolSpec], answer_tokens: int) -> dict[str, An
 
 def text_schema(keys: Sequence[str], answer_tokens: int) -> dict[str, Any]:
     """Schema of an object with one bounded, non-empty string for each of `keys`."""
-    characters = max(48, answer_tokens - _FRAME) * (2 if answer_tokens < 512 else 3)
-    each = {"type": "string", "minLength": 1, "maxLength": max(40, characters // len(keys))}
+    longest = max(40, _characters(answer_tokens) // len(keys))
+    each = {"type": "string", "minLength": 1, "maxLength": longest}
     return _closed(dict.fromkeys(keys, each))
+
+
+def _characters(answer_tokens: int) -> int:
+    """Characters that strings may have together in an answer of so many tokens."""
+    a_token = 1 if answer_tokens <= 256 else 2 if answer_tokens < 512 else 3
+    return max(48, answer_tokens - _FRAME) * a_token
 
 
 def _closed(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
