@@ -64,7 +64,7 @@ def measure(rollouts: int, steps: int) -> dict[str, Any]:
         "step_p99_ms": round(statistics.quantiles(gaps, n=100)[98], 3),
         "steps_per_second": round(count / ((last - first) / 1e6), 1),
         "commit_p99_ms": status["commit_p99_ms"],
-        "longest_heartbeat_gap_s": status.get("longest_heartbeat_gap"),
+        "longest_silence_s": round(status["longest_silence"], 2),
     }
 
 

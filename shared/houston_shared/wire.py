@@ -364,6 +364,8 @@ class Status(Wire, frozen=True, kw_only=True):
     last_error: str = ""
     search_lag: int = 0
     """Events that search.db has not seen yet."""
+    longest_silence: float = 0.0
+    """Longest time between two messages of one worker, seconds; each beats every second."""
 
 
 ControlReply = Done | Denied | Status

@@ -65,4 +65,5 @@ class StatusBoard:
             engines=dict(self.reported.engines),
             last_error=gauges.problem() or self.reported.error,
             search_lag=max(0, store.journal.seq - gauges.search_seq()),
+            longest_silence=store.workers.longest_silence,
         )

@@ -4,6 +4,7 @@ Memory only: a restarted daemon has no workers until the supervisor assigns roll
 wanted of a worker is computed from the database (`control`), never kept here.
 """
 
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ class Worker:
     """Where it was last heard from under this lease; None before its first message."""
     told: Control | None = None
     """What it was last told."""
+    heard_at: float | None = None
+    """Monotonic time of its newest message."""
 
 
 class Push(NamedTuple):
@@ -33,6 +36,8 @@ class Workers:
 
     def __init__(self) -> None:
         self._by_rollout: dict[str, Worker] = {}
+        self.longest_silence = 0.0
+        """Longest time between two messages of one worker so far, seconds."""
 
     def add(self, rollout: str, lease: int) -> None:
         """A rollout was assigned; whoever ran it before counts no more."""
@@ -44,6 +49,10 @@ class Workers:
         if worker is None or worker.lease != lease:
             # A worker that outlived the daemon's memory of it (a remote one): its lease is proof.
             worker = self._by_rollout[rollout] = Worker(lease)
+        now = time.monotonic()
+        if worker.heard_at is not None:
+            self.longest_silence = max(self.longest_silence, now - worker.heard_at)
+        worker.heard_at = now
         worker.routing = routing
 
     def remove(self, rollout: str, lease: int) -> None:
