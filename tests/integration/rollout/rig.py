@@ -196,24 +196,25 @@ def timeless(value: Any) -> Any:
     return value
 
 
-class Cut:
-    """A wire to the recorder that is cut at the n-th message that counts.
+class Wire:
+    """A wire between a worker and the recorder; a subclass says what passes."""
 
-    `before`: the recorder never sees the message. `after`: it does, and the worker never sees the
-    answer. `reached` is set then; nothing passes any more.
-    """
-
-    def __init__(self, rig: Rig, at: int, where: Literal["before", "after"]) -> None:
-        self.endpoint = f"ipc://{rig.folder}/cut-{at}-{where}"
-        self.reached = threading.Event()
-        self.message = ""
-        self._at, self._where = at, where
+    def __init__(self, rig: Rig, name: str) -> None:
+        self.endpoint = f"ipc://{rig.folder}/{name}"
         self._recorder = rig.home.socket("ingest")
         self._stop = threading.Event()
         self._bound = threading.Event()
         self._thread = threading.Thread(target=self._pass, daemon=True)
         self._thread.start()
         assert self._bound.wait(10)
+
+    def asks(self, number: bytes, body: bytes) -> bool:
+        """Whether a worker's message reaches the recorder."""
+        raise NotImplementedError
+
+    def answers(self, number: bytes) -> bool:
+        """Whether an answer reaches the worker."""
+        raise NotImplementedError
 
     def close(self) -> None:
         self._stop.set()
@@ -228,25 +229,45 @@ class Cut:
         poller = zmq.Poller()
         poller.register(front, zmq.POLLIN)
         poller.register(back, zmq.POLLIN)
-        identity, seen, number_cut = b"", 0, b""
+        identity = b""
         while not self._stop.is_set():
             ready = dict(poller.poll(20))
             if front in ready:
                 identity, number, body = front.recv_multipart()
-                kind = msgspec.msgpack.decode(body)["type"]
-                if not self.reached.is_set():
-                    seen += kind not in UNCOUNTED
-                    if kind not in UNCOUNTED and seen == self._at:
-                        self.message = kind
-                        number_cut = number
-                        if self._where == "before":
-                            self.reached.set()
-                    if not self.reached.is_set():
-                        back.send_multipart([number, body])
+                if self.asks(number, body):
+                    back.send_multipart([number, body])
             if back in ready:
                 number, body = back.recv_multipart()
-                if number == number_cut and number_cut:
-                    self.reached.set()
-                if not self.reached.is_set():
+                if self.answers(number):
                     front.send_multipart([identity, number, body])
         context.destroy(linger=0)
+
+
+class Cut(Wire):
+    """Cut at the n-th message that counts.
+
+    `before`: the recorder never sees the message. `after`: it does, and the worker never sees the
+    answer. `reached` is set then; nothing passes any more.
+    """
+
+    def __init__(self, rig: Rig, at: int, where: Literal["before", "after"]) -> None:
+        self.reached = threading.Event()
+        self.message = ""
+        self._at, self._where = at, where
+        self._seen, self._number = 0, b""
+        super().__init__(rig, f"cut-{at}-{where}")
+
+    def asks(self, number: bytes, body: bytes) -> bool:
+        kind = msgspec.msgpack.decode(body)["type"]
+        if not self.reached.is_set() and kind not in UNCOUNTED:
+            self._seen += 1
+            if self._seen == self._at:
+                self.message, self._number = kind, number
+                if self._where == "before":
+                    self.reached.set()
+        return not self.reached.is_set()
+
+    def answers(self, number: bytes) -> bool:
+        if self._number and number == self._number:
+            self.reached.set()
+        return not self.reached.is_set()

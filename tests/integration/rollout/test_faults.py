@@ -5,12 +5,10 @@ test and a shorter patience.
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import zmq
 
 from houston_daemon.engines.choose import choose_engine
 from houston_daemon.environments.null import NullEnvironment
@@ -25,7 +23,7 @@ from houston_shared import observation, wire
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Head, Result
 from houston_shared.task import parse_task
-from tests.integration.rollout.rig import Rig
+from tests.integration.rollout.rig import Rig, Wire
 
 
 class Rough(NullEnvironment):
@@ -102,51 +100,25 @@ async def test_a_tool_that_never_returns_ends_with_the_time_budget(
     assert len(only.results) == 2, "a call is never left without a result"
 
 
-class Lossy:
-    """A wire that loses the first copy of every message, or of every answer."""
+class Lossy(Wire):
+    """Loses the first copy of every message, or of every answer."""
 
     def __init__(self, rig: Rig, loses: str) -> None:
-        self.endpoint = f"ipc://{rig.folder}/lossy-{loses}"
         self.lost = 0
         self._loses = loses
-        self._recorder = rig.home.socket("ingest")
-        self._stop = threading.Event()
-        self._bound = threading.Event()
-        self._thread = threading.Thread(target=self._pass, daemon=True)
-        self._thread.start()
-        assert self._bound.wait(10)
+        self._seen: set[bytes] = set()
+        super().__init__(rig, f"lossy-{loses}")
 
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(10)
+    def asks(self, number: bytes, body: bytes) -> bool:
+        return self._loses != "messages" or self._second(number)
 
-    def _pass(self) -> None:
-        context = zmq.Context()
-        front, back = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
-        front.bind(self.endpoint)
-        back.connect(self._recorder)
-        self._bound.set()
-        poller = zmq.Poller()
-        poller.register(front, zmq.POLLIN)
-        poller.register(back, zmq.POLLIN)
-        identity = b""
-        seen: set[bytes] = set()
-        while not self._stop.is_set():
-            ready = dict(poller.poll(20))
-            if front in ready:
-                identity, number, body = front.recv_multipart()
-                if self._loses != "messages" or self._second(seen, number):
-                    back.send_multipart([number, body])
-            if back in ready:
-                number, body = back.recv_multipart()
-                if self._loses != "answers" or self._second(seen, number):
-                    front.send_multipart([identity, number, body])
-        context.destroy(linger=0)
+    def answers(self, number: bytes) -> bool:
+        return self._loses != "answers" or self._second(number)
 
-    def _second(self, seen: set[bytes], number: bytes) -> bool:
-        if number in seen or number == wire.PUSH:
+    def _second(self, number: bytes) -> bool:
+        if number in self._seen or number == wire.PUSH:
             return True
-        seen.add(number)
+        self._seen.add(number)
         self.lost += 1
         return False
 
