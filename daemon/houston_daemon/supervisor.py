@@ -32,6 +32,7 @@ from houston_daemon.service.progress import Standing, read_standings
 from houston_daemon.service.workers import Workers
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 RECORDER_FAILED = 70
 CUT_SHORT = 1
@@ -86,6 +87,7 @@ class Supervisor:
                 return self._leaving.code
             if self._leaving is None:
                 self._supervise()
+            point("supervisor.round.before")
             for event in self._inbox.take(self._pause(now)):
                 self._handle(event)
             notify("WATCHDOG=1")
@@ -168,6 +170,7 @@ class Supervisor:
 
     def _drain(self) -> None:
         try:
+            point("supervisor.drain.before")
             self._recorder.drain()
         except HoustonError as problem:
             LOGGER.warning("workers could not be told to leave: %s", problem)
@@ -186,6 +189,7 @@ class Supervisor:
         if leaving.phase == "kill":
             return False  # what a kill has not ended yet ends with this process
         number = signal.SIGTERM if leaving.phase == "drain" else signal.SIGKILL
+        point("supervisor.drain.late")
         LOGGER.warning("%s workers did not leave: %s", len(self._workers), number.name)
         self._workers.end(number)
         leaving.phase = "term" if leaving.phase == "drain" else "kill"

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable
+from houston_shared.faults import point
 
 Answer = TypeVar("Answer")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -79,6 +80,7 @@ async def with_retries(
     """
     for failed in range(1, retry.attempts + 1):
         try:
+            point("worker.request.before")
             return await once()
         except (Transient, httpx.TransportError) as problem:
             reason = str(problem) or type(problem).__name__

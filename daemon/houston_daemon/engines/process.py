@@ -19,6 +19,7 @@ import httpx
 import msgspec
 
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 _MARK = "HOUSTON_ENGINE_STATE"
 _KILLED_WITHIN = 5.0
@@ -89,9 +90,11 @@ class EngineProcess:
                 )
         except OSError as problem:
             raise HoustonError(f"Engine {self.name} cannot be started: {problem}.") from problem
+        point("supervisor.engine.started")
         pid = self._child.pid
         self._state = State(pid, start_time(pid) or 0, _boot(), self.url, self._command)
         _write(self._state_file, self._state)
+        point("supervisor.engine.recorded")
 
     def adopt(self) -> bool:
         """Find the server of an earlier daemon; return whether it still runs.

@@ -34,6 +34,7 @@ from houston_daemon.hosts.snapshot_diff import Side
 from houston_daemon.hosts.snapshot_scan import FileMark, Scan, scan
 from houston_daemon.hosts.snapshot_tree import About, Beside, TreeFile
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 LARGE = 16 * 1024 * 1024
 """Bytes from which a file is recorded by size and time."""
@@ -183,7 +184,9 @@ class ShadowRepository:
             nested = snapshot_tree.nested(contents.items())
             tree = snapshot_tree.updated(repo, old, nested)
         head = snapshot_tree.write_commit(repo, tree, about, message, self._head)
+        point("worker.snapshot.written")
         self._point_head(head)
+        point("worker.snapshot.named")
         self._head, self._about = head, about
         for path, file in contents.items():
             self._known.pop(path, None)
@@ -249,6 +252,7 @@ def _make_repository(folder: Path) -> None:
         shutil.rmtree(beside)
     beside.mkdir(parents=True)
     pygit2.init_repository(str(beside), bare=True, initial_head="main")
+    point("worker.shadow.made")
     beside.rename(folder)
 
 

@@ -17,6 +17,7 @@ from houston_daemon.hosts.errors import TerminalDead
 from houston_daemon.hosts.terminal_log import TerminalLog
 from houston_daemon.hosts.terminal_state import TerminalState
 from houston_daemon.hosts.tmux import Tmux
+from houston_shared.faults import point
 
 START_SECONDS = 20.0
 SHELL = "PS1= exec bash --noprofile --norc --noediting -i <&9 9<&-"
@@ -37,14 +38,17 @@ async def start(
     await end_marked(folder)  # what a start left that was cut off
     state = TerminalState(name, token=secrets.token_hex(16))
     _write_token(folder, state.token)
+    point("worker.terminal.token")
     try:
         before = await _open_pane(state, folder, tmux, log, launch)
+        point("worker.terminal.pane")
         await _greet(state, folder, tmux, log, before)
     except BaseException:
         await tmux.kill_session(name)
         await end_marked(folder)
         raise
     state.sink = await sink_of(folder)
+    point("worker.terminal.started")
     terminal_state.save(folder, state)
     return state
 

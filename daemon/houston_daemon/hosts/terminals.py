@@ -31,6 +31,7 @@ from houston_daemon.hosts.terminal_log import TerminalLog, Window
 from houston_daemon.hosts.terminal_marks import Nonces
 from houston_daemon.hosts.terminal_state import TerminalState
 from houston_daemon.hosts.tmux import Tmux
+from houston_shared.faults import point
 
 _REPIPE_SECONDS = 3.0
 _SPARE_BYTES = 200_000_000
@@ -77,11 +78,13 @@ class LocalTerminal:
             state.sent_at = self._scanned = self.log.size()
             self.log.secret = nonces
             self._save()
+            point("worker.command.noted")
             lines = terminal_marks.command_lines(nonces, command, self._command_path, state.tty)
             if not terminal_start.write_lines(self.folder, lines):
                 state.running = False
                 self._save()
                 raise TerminalDead(self.name, "its shell no longer reads")
+            point("worker.command.handed")
             return await self._started()
 
     async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from houston_daemon.hosts import sparse_copy
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ def make(source: Path | None, workspace: Path, note: Path, begun: bool) -> None:
             _refuse_around(source, workspace)
             _copy_whole(source, workspace)
     if not note.exists():
+        point("worker.workspace.placed")
         note.parent.mkdir(parents=True, exist_ok=True)
         beside = note.with_name(f"{note.name}.new")
         beside.write_text(secrets.token_hex(16))
@@ -91,6 +93,7 @@ def _copy_whole(source: Path, workspace: Path) -> None:
         ) from error
     if special:
         log.warning("left out of the workspace, no plain files: %s", _some(special, 20))
+    point("worker.workspace.copied")
     beside.rename(workspace)
 
 

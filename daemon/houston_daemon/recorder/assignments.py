@@ -5,6 +5,7 @@ from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.protocol import Assignment, Wanted
 from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.store import Store
+from houston_shared.faults import point
 from houston_shared.records import RolloutSpec
 from houston_shared.store.bodies import Assigned
 
@@ -30,6 +31,7 @@ def assign(store: Store, rollout: str) -> Assignment:
     if row.state == "queued":
         states.move(store, row, "running", SUPERVISOR)
     lease = row.lease + 1
+    point("recorder.assign.before")
     store.journal.append(Key(rollout), "assigned", Assigned(lease=lease))
     store.later.append(lambda: store.workers.add(rollout, lease))
     return Assignment(spec, lease)
@@ -37,6 +39,7 @@ def assign(store: Store, rollout: str) -> Assignment:
 
 def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
     """A worker process ended; with a failure the rollout fails, a cancel that waited is done."""
+    point("recorder.ended.before")
     store.workers.remove(rollout, lease)
     row = store.rollout(rollout)
     if row is None or row.lease != lease or states.ended(row):

@@ -6,6 +6,7 @@ SQLite cannot open a WAL database on a disk without a single free block, not eve
 import os
 import shutil
 
+from houston_shared.faults import point
 from houston_shared.home import Home
 
 BYTES = 4 * 1024 * 1024
@@ -16,6 +17,7 @@ KEEP_FREE = 8 * BYTES
 def release(home: Home) -> bool:
     """Remove the ballast; whether there was one."""
     try:
+        point("recorder.ballast.release")
         (home.path / "ballast").unlink()
     except FileNotFoundError:
         return False
@@ -31,6 +33,7 @@ def restore(home: Home) -> None:
         return
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        point("recorder.ballast.made")
         os.posix_fallocate(descriptor, 0, BYTES)
     except OSError:
         path.unlink()

@@ -16,6 +16,7 @@ from houston_daemon.recorder.refusal import Refusal, is_data, is_full
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FULL, Work
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 LOGGER = logging.getLogger("houston.recorder")
 _REMEMBER = 1_000
@@ -65,6 +66,7 @@ class Batch:
 
     def _alone(self, work: Work) -> None:
         try:
+            point("recorder.alone.before")
             self._transaction([work])
         except _Spoiled as spoiled:
             work.refuse(spoiled.reason)
@@ -78,12 +80,15 @@ class Batch:
         connection = store.connection
         before = store.mark()
         connection.execute("BEGIN IMMEDIATE")
+        point("recorder.transaction.begun")
         try:
             for work in works:
                 self._one(work)
             wrote = store.journal.seq != before.journal.seq
             began = time.perf_counter()
+            point("recorder.commit.before")
             connection.execute("COMMIT")
+            point("recorder.commit.after")
             if wrote:
                 self._durations.append(time.perf_counter() - began)
                 self.full = ""

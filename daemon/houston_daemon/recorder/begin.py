@@ -14,6 +14,7 @@ from houston_daemon.recorder.refusal import is_full
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.workers import Workers
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.store.bodies import DaemonStarted
 
@@ -32,6 +33,7 @@ def begin(home: Home) -> tuple[Store, int]:
 
 
 def _begin(home: Home) -> tuple[Store, int]:
+    point("recorder.open.before")
     connection = open_writer(home)
     try:
         store = Store(home, connection, Journal(connection), Workers())
@@ -49,7 +51,9 @@ def _raise_epoch(store: Store) -> int:
     started = DaemonStarted(epoch=epoch, pid=os.getpid(), version=version("houston-agents"))
     store.journal.append(Key(), "daemon", started)
     assignments.settle(store)
+    point("recorder.epoch.before")
     connection.execute("COMMIT")
+    point("recorder.epoch.after")
     store.journal.appended.clear()
     store.tells.clear()
     return epoch

@@ -12,6 +12,7 @@ import zstandard
 
 from houston_daemon.recorder.head_file import sync_folder
 from houston_daemon.recorder.journal import INLINE_LIMIT, Body
+from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.records import Record
 from houston_shared.store import blobs, chain
@@ -39,15 +40,19 @@ def write(home: Home, data: bytes) -> str:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     beside = path.with_name(f"{name}.{threading.get_ident()}.new")
     try:
+        point("recorder.blob.before")
         with beside.open("wb") as file:
             file.write(packed)
             file.flush()
+            point("recorder.blob.written")
             os.fsync(file.fileno())
         _share(home, path.parent, beside)
+        point("recorder.blob.synced")
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+    point("recorder.blob.named")
     sync_folder(path.parent)
     if made:
         sync_folder(home.blobs)

@@ -9,6 +9,7 @@ import msgspec
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.clock import iso
+from houston_shared.faults import point
 from houston_shared.records import Delivered, Guidance
 from houston_shared.store.bodies import Delivery
 
@@ -26,6 +27,7 @@ def deliver(store: Store, rollout: str, step: int, attempt: int) -> tuple[Delive
     """Join everything queued by now to the observation of a step; returns it in order."""
     joined = _read(store, "g.state = 'queued'", rollout)
     if joined:
+        point("recorder.deliver.before")
         ids = tuple(one.id for one in joined)
         store.journal.append(Key(rollout, step, attempt), "delivery", Delivery(ids=ids))
     return joined

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.home import Home
 
 
@@ -48,11 +49,14 @@ def read(home: Home) -> Head | None:
 def write(home: Home, seq: int, chain: bytes) -> None:
     """Replace the file atomically and durably; raises OSError."""
     beside = home.head_file.with_name(home.head_file.name + ".new")
+    point("recorder.head.before")
     with beside.open("wb") as file:
         file.write(_bytes(Head(seq, chain.hex())))
         file.flush()
         os.fsync(file.fileno())
+    point("recorder.head.synced")
     beside.replace(home.head_file)
+    point("recorder.head.named")
     sync_folder(home.path)
 
 

@@ -12,6 +12,7 @@ from houston_daemon.recorder import blobs, journal
 from houston_daemon.recorder.journal import INLINE_LIMIT, Body
 from houston_daemon.recorder.refusal import Refusal, is_full
 from houston_daemon.recorder.work import FULL, FromWorker, Work
+from houston_shared.faults import point
 from houston_shared.home import Home
 
 LIMIT = 256 * 1024 * 1024
@@ -82,6 +83,7 @@ class Holding:
         future.add_done_callback(lambda done: self._come_back(work, done))
 
     def _come_back(self, work: FromWorker, outcome: "Future[Body]") -> None:
+        point("recorder.blob.back")
         self._written.append((work, outcome))
         self._wake()
 

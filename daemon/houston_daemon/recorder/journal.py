@@ -11,6 +11,7 @@ import msgspec
 
 from houston_daemon.recorder.derive import Event, apply
 from houston_shared.clock import now_us
+from houston_shared.faults import point
 from houston_shared.records import Record
 from houston_shared.store import chain
 from houston_shared.wire import encode
@@ -80,7 +81,9 @@ class Journal:
             " body_hash, chain) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*event, inline, stored.blob, stored.digest, link),
         )
+        point("recorder.append.between")
         apply(self.connection, event, stored.record)
+        point("recorder.append.after")
         self.seq, self.chain = event.seq, link
         self.bytes += len(inline or b"")
         self.appended.append(event)

@@ -25,6 +25,7 @@ from houston_daemon.recorder.sockets import Frames, Live, Router, bind
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor, Work
+from houston_shared.faults import point
 
 T = TypeVar("T")
 
@@ -107,7 +108,9 @@ class Loop:
         self._search.stop()
         self._holding.close()
         if clean:
+            point("recorder.close.before")
             self._maintenance.close()
+        point("recorder.close.after")
         self._store.connection.close()
         for name in ("ingest", "control", "live"):
             (self._store.home.run / f"{name}.sock").unlink(missing_ok=True)
@@ -125,7 +128,9 @@ class Loop:
         works = self._collect()
         self.works = works
         if works:
+            point("recorder.batch.before")
             self._batch.run(works)
+            point("recorder.batch.after")
             self._after(works)
             self.works = []
         self._live.count()
@@ -151,12 +156,16 @@ class Loop:
         touched = notices.touched(store)
         self._controls.forget(touched)
         for work in works:
+            point("recorder.answer.before")
             work.answer(store, self._controls.of)
+        point("recorder.push.before")
         notices.push(store, self._ingest, touched, self._controls.of)
         if store.journal.appended:
+            point("recorder.publish.before")
             notices.publish(store, self._live, self._epoch)
             self._search.wake()
             store.journal.appended.clear()
+        point("recorder.tell.before")
         told, store.tells = store.tells, []
         for event in dict.fromkeys(told):
             self._tell(event)

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from houston_daemon.recorder import ballast, head_file
 from houston_daemon.recorder.store import Store
+from houston_shared.faults import point
 
 LOGGER = logging.getLogger("houston.recorder")
 
@@ -82,6 +83,7 @@ class Maintenance:
 
     def _checkpoint(self, mode: str) -> None:
         try:
+            point("recorder.checkpoint.before")
             busy, log, copied = self._store.connection.execute(
                 f"PRAGMA wal_checkpoint({mode})"
             ).fetchone()
@@ -89,6 +91,7 @@ class Maintenance:
             # A full disk: the WAL keeps what could not be copied, and the next try copies it.
             self._say(f"checkpoint: {problem}")
             return
+        point("recorder.checkpoint.after")
         self._copied_seq = self._store.journal.seq
         self._copied_bytes = self._store.journal.bytes
         if busy == 0 and log == copied:

@@ -16,6 +16,7 @@ from houston_daemon.recorder.protocol import StopAsked, Wanted
 from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.errors import ExitCode
+from houston_shared.faults import point
 from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.store.blobs import read
 from houston_shared.store.bodies import CancelAsked, StoredSpec
@@ -40,6 +41,7 @@ def start(store: Store, message: StartRollouts, author: Author, peer: Peer) -> D
     if before:
         return Done(seq=before[-1][1], rollouts=tuple(id for id, _ in before))
     ids = tuple(_queue(store, spec, message.request, author) for spec in message.specs)
+    point("recorder.start.after")
     store.tells.append(Wanted())
     return Done(seq=store.journal.seq, rollouts=ids)
 

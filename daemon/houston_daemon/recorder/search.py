@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.store import blobs, opening, searchable
 
@@ -120,11 +121,13 @@ class SearchIndexer:
                         (seq, searchable.tag(rollout), text),
                     )
             index.execute("UPDATE indexed SET seq = ?", (events[-1][0],))
+            point("recorder.search.before")
             index.execute("COMMIT")
         except BaseException:
             if index.in_transaction:
                 index.execute("ROLLBACK")
             raise
+        point("recorder.search.after")
         self.seq = events[-1][0]
         return True
 

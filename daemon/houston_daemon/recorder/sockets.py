@@ -11,6 +11,7 @@ import zmq
 from houston_daemon.recorder import folders
 from houston_daemon.recorder.identity import Identities, Peer
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.wire import FRAME_LIMIT, PUSH, encode
 
@@ -102,7 +103,9 @@ class Live:
 def bind(socket: "zmq.Socket[bytes]", home: Home, name: str, group: str) -> None:
     """Bind a socket and give it its mode; raises HoustonError."""
     try:
+        point("recorder.bind.before")
         socket.bind(home.socket(name))
+        point("recorder.bind.after")
         folders.open_socket(home, name, group)
     except (zmq.ZMQError, OSError) as problem:
         raise HoustonError(

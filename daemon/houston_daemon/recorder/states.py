@@ -8,6 +8,7 @@ from houston_daemon.recorder import open_step
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.protocol import Wanted
 from houston_daemon.recorder.store import Rollout, Store
+from houston_shared.faults import point
 from houston_shared.records import ENDED, STANDS, TRANSITIONS, RolloutState
 from houston_shared.store.bodies import StoredState
 
@@ -31,7 +32,9 @@ def move(
     if len(reason) > REASON_LIMIT:
         reason = f"{reason[: REASON_LIMIT - 2]} …"
     change = StoredState(state=state, by=by, reason=reason, active_us=active_us)
+    point("recorder.state.before")
     seq = store.journal.append(Key(row.id), "state", change)
+    point("recorder.state.after")
     if state == "paused" and store.workers.of(row.id) is None:
         stands(store, row.id)
     if state in ("queued", "running"):

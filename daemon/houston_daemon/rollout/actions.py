@@ -18,6 +18,7 @@ from houston_daemon.rollout.limits import TAIL_TOKENS
 from houston_daemon.rollout.line import Line
 from houston_daemon.rollout.tokens import Characters, Tokens
 from houston_shared import wire
+from houston_shared.faults import point
 from houston_shared.real_user import disarm
 from houston_shared.records import Call, Intent, Result
 
@@ -69,9 +70,11 @@ class Actor:
         intent = Intent(call=call, deadline=environment.deadline(call))
         index = len(results)
         self._line.activity = call.name[:60]
+        point("worker.intent.before")
         ack = await self._line.store(
             wire.StoreIntent, step=step, attempt=1, index=index, intent=intent
         )
+        point("worker.intent.after")
         if ack.act:
             result = await self._watched(
                 step, call, lambda standing, stop: environment.act(call, standing, stop)
@@ -79,17 +82,20 @@ class Actor:
         else:
             # A person's word came first: nothing went wrong, so it counts as no error.
             result = Result(call=call, kind="interrupted", success=True, text=NOT_RUN)
+        point("worker.call.after")
         await self._keep(step, result, of, results)
 
     async def _recover(self, step: int, intent: Intent, of: int, results: list[Result]) -> None:
         """The call that was under way when the worker before this one ended."""
         self._line.activity = f"{intent.call.name[:50]}, found again"
+        point("worker.recover.before")
         environment = self._environment
         result = await self._watched(
             step,
             intent.call,
             lambda standing, stop: environment.recover(intent, standing, stop),
         )
+        point("worker.recover.after")
         await self._keep(step, result, of, results)
 
     async def _keep(self, step: int, result: Result, of: int, results: list[Result]) -> None:
@@ -101,6 +107,7 @@ class Actor:
         await self._line.store(
             wire.StoreResult, step=step, attempt=1, index=len(results), result=result
         )
+        point("worker.result.after")
         self._budgets.scores.take(result)
         results.append(result)
 

@@ -29,6 +29,7 @@ from houston_daemon.rollout.system_prompt import system_prompt, task_message
 from houston_daemon.rollout.tokens import Tokens
 from houston_shared import wire
 from houston_shared.errors import ConfigurationError
+from houston_shared.faults import point
 from houston_shared.real_user import disarm
 from houston_shared.records import AWAY, Head, RolloutSpec
 from houston_shared.task import Task, parse_task
@@ -200,12 +201,16 @@ async def _new_head(
     short = window is not None and long > window // SHORT_TOOLS_SHARE
     head = renderer.head(system, tools, message, short)
     fitting.check_head(renderer.head_size(head), fitting.limits(task.budget, window))
+    point("worker.head.before")
     await line.store(wire.StoreHead, head=head)
+    point("worker.head.after")
     return head
 
 
 async def _resume(line: Line, renderer: Renderer, head: Head, welcome: wire.Welcome) -> Resumed:
     fork = welcome.fork
     first = fork.first_kept_step - 1 if fork else welcome.first_step
+    point("worker.resume.before")
     steps = await line.steps(first)
+    point("worker.resume.after")
     return rebuild(renderer, head, steps, fork, welcome.fork_guidance)

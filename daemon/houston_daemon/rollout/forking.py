@@ -19,6 +19,7 @@ from houston_daemon.rollout.policy import Asking, whole
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
 from houston_shared import shortening, wire
+from houston_shared.faults import point
 from houston_shared.records import ForkBody
 from houston_shared.wire import SummaryTry
 
@@ -70,7 +71,9 @@ class Forker:
             sample_seq=seq,
             before=step,
         )
+        point("worker.fork.before")
         await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
+        point("worker.fork.after")
         pair = self._renderer.pair(context.entries[cut.k - 1], text, earlier, shown)
         return forked(context, cut.k, pair, seq)
 
@@ -114,6 +117,7 @@ class Forker:
     async def _try(
         self, context: Context, cut: Cut, request: SampleRequest, step: int, number: int
     ) -> tuple[str, int]:
+        point("worker.summary.before")
         sampled = await self._sampler.sample(request, interruptible=False)
         ids = request.prompt_ids
         part = cut.k < len(context.entries)  # it leaves out what stays as it is
@@ -123,6 +127,7 @@ class Forker:
         ack = await self._sampler.line.store(
             wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry
         )
+        point("worker.summary.after")
         return text, ack.seq
 
     def _request(self, context: Context, cut: Cut, step: int) -> SampleRequest:

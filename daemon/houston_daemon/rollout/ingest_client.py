@@ -17,6 +17,7 @@ from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import Leaving
 from houston_shared import wire
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
@@ -72,6 +73,7 @@ class IngestClient:
         try:
             while True:
                 await self._socket.send_multipart([number, body])
+                point("worker.send.after")
                 both: set[asyncio.Future[Any]] = {answer, self._reader}
                 done, _ = await asyncio.wait(
                     both,

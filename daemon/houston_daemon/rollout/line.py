@@ -11,6 +11,7 @@ from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import leave
 from houston_daemon.rollout.ingest_client import IngestClient
 from houston_shared import wire
+from houston_shared.faults import point
 from houston_shared.records import STANDS, StepRecord
 
 BEAT_SECONDS = 1.0
@@ -56,6 +57,7 @@ class Line:
     async def beat(self) -> None:
         """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
         while True:
+            point("worker.beat.before")
             await self.store(wire.Heartbeat, activity=self.activity)
             await asyncio.sleep(BEAT_SECONDS)
 
@@ -64,6 +66,7 @@ class Line:
         leave(self.control.now)
         if not self.control.now.pause:
             return
+        point("worker.pause.before")
         self.activity = STANDS
         with self.clock.excluded():
             while self.control.now.pause:

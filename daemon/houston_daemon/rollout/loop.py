@@ -23,6 +23,7 @@ from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
 from houston_shared import wire
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.real_user import disarm
 from houston_shared.records import (
     Call,
@@ -108,7 +109,9 @@ class Rollout:
             max_tokens=self._room(),
             grammar=self._grammar(),
         )
+        point("worker.sample.before")
         sampled = await self.sampler.sample(request)
+        point("worker.sample.asked")
         decided: Action = policy.action(sampled, self.step, self.renderer.dialect, self.tools)
         how = link(
             self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
@@ -125,6 +128,7 @@ class Rollout:
         ack = await self.line.store(
             wire.StoreSample, step=self.step, attempt=1, part="sample", sample=sample
         )
+        point("worker.sample.after")
         self.context.sampled(ack.seq, prompt, sample.token_ids)
         return OpenStep(self.step, sample)
 
@@ -161,12 +165,14 @@ class Rollout:
         notes, attention = self._noted(opened, finished)
         closing = Closing()
         try:
+            point("worker.snapshot.before")
             closing = await self.environment.close_step(opened.step)
         except Exception as problem:  # the step stands without its snapshot
             log.exception("closing step %s", opened.step)
             why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
             notes += (f"[the snapshot of this step failed: {why}]",)
             attention += ("snapshot_failed",)
+        point("worker.snapshot.after")
         observation = ObservationBody(
             tail=tail(opened.step, self.budgets, notes),
             snapshot=closing.snapshot,
@@ -177,9 +183,11 @@ class Rollout:
             finished=finished,
             guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
         )
+        point("worker.observation.before")
         ack = await self.line.store(
             wire.StoreObservation, step=opened.step, attempt=1, observation=observation
         )
+        point("worker.observation.after")
         self._grow(opened, observation, ack.guidance)
         return ending.ended(observation, opened.results, ack.guidance, opened.step, self.budgets)
 

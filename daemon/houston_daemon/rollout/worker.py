@@ -23,6 +23,7 @@ from houston_daemon.rollout.ingest_client import IngestClient
 from houston_daemon.rollout.line import Line
 from houston_shared import wire
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.records import RolloutState
 from houston_shared.task import parse_task
 
@@ -66,7 +67,9 @@ async def serve(endpoint: str, rollout: str, lease: int, engine_url: str = "") -
     client = IngestClient(endpoint, control)
     try:
         hello = wire.Hello(rollout=rollout, lease=lease, pid=os.getpid())
+        point("worker.hello.before")
         welcome = await client.ask(hello, wire.Welcome)
+        point("worker.hello.after")
         clock = ActiveClock(welcome.active_us)
         line = Line(client, control, clock, rollout, lease)
         await _with_heartbeat(Life(line, welcome, engine_url), line)
@@ -129,20 +132,26 @@ class Life:
         self._engine, settings = await ready_engine(welcome.spec, self._url, line)
         self._environment = environment_of(welcome.spec, task, self._engine.window, line.clock)
         # A head is stored only after the world was made: from then on a missing one is an error.
+        point("worker.open.before")
         await self._environment.open(begun=welcome.head is not None)
+        point("worker.open.after")
         rollout = await begin(line, welcome, self._engine, settings, self._environment)
         reason = rollout.was_over() or await rollout.run()
         await self._moved("finished", reason)
+        point("worker.moved.after")
 
     async def _moved(self, state: RolloutState, reason: str = "") -> None:
         with contextlib.suppress(Leaving):  # it has ended already, by another's word
+            point("worker.moved.before")
             await self._line.store(wire.Moved, state=state, reason=reason)
 
     async def _let_go(self, over: bool) -> None:
         """Close engine and environment; with the rollout over, its terminals end too."""
         if self._environment is not None:
+            point("worker.close.before")
             await self._environment.close(over)
         if self._engine is not None:
+            point("worker.close.after")
             await self._engine.close()
 
 

@@ -15,6 +15,7 @@ import msgspec
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.nursery import MESSAGE_BYTES, Birth, Born, Died
+from houston_shared.faults import point
 
 ROOM = "x" * 1024
 """Place for the command line that a worker shows in `ps`."""
@@ -57,6 +58,7 @@ class Births:
         command = [sys.executable, "-m", "houston_daemon.service.nursery"]
         command += [str(os.getpid()), str(theirs.fileno()), self._preload, ROOM]
         try:
+            point("supervisor.nursery.before")
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -68,6 +70,7 @@ class Births:
             raise
         finally:
             theirs.close()
+        point("supervisor.nursery.after")
         self._line = ours
         self._inbox.listen(ours, self._hear)
 
@@ -90,6 +93,7 @@ class Births:
 
     def _lost(self) -> None:
         """The nursery has ended: so have its workers, by the kernel's hand."""
+        point("supervisor.nursery.lost")
         self.close()
         LOGGER.error("the nursery has ended, with %s workers", len(self._open))
         for rollout, lease in self._open:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from houston_daemon.service.log import LOGGER
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 
 POLL_SECONDS = 0.5
 """How often a starting engine is asked."""
@@ -103,6 +104,7 @@ class EngineWatch:
                     return ""
                 if not self._server.alive():
                     return self._server.reason()
+            point("supervisor.engine.ready")
             self._say("ready")
             return self._until_gone()
         except HoustonError as problem:

@@ -17,6 +17,7 @@ from pathlib import Path
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.progress import read_ended
+from houston_shared.faults import point
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Leftovers:
 
     def _start(self, rollouts: list[str]) -> None:
         command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
+        point("supervisor.leftovers.before")
         self._process = subprocess.Popen(
             [*command, str(self._root), *rollouts],
             stdin=subprocess.DEVNULL,

@@ -12,11 +12,17 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from houston_shared.clock import iso
+from houston_shared.safe_text import safe
 
 LOGGER = logging.getLogger("houston")
 
 
 class _Line(logging.Formatter):
+    """Safe to look at with any program: messages quote what agents, engines and people said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return safe(super().format(record))
+
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return iso(int(record.created * 1_000_000))
 

@@ -25,6 +25,7 @@ from typing import NoReturn
 import msgspec
 
 from houston_daemon.service.tether import tie
+from houston_shared.faults import point
 
 MESSAGE_BYTES = 65_536
 FDS = 4_096
@@ -83,17 +84,20 @@ class Nursery:
 
     def _bear(self, birth: Birth) -> None:
         mother = os.getpid()
+        point("nursery.fork.before")
         pid = os.fork()
         if pid == 0:
             _become(birth, mother, self._line)
         born = Born(birth.rollout, birth.lease, pid)
         self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, born)
+        point("nursery.fork.after")
         self._say(born)
 
     def _reap(self, fd: int, born: Born) -> None:
         self._selector.unregister(fd)
         os.close(fd)
         _, status = os.waitpid(born.pid, 0)
+        point("nursery.reap.after")
         self._say(Died(born.rollout, born.lease, os.waitstatus_to_exitcode(status)))
 
     def _say(self, message: Born | Died) -> None:
@@ -107,6 +111,7 @@ def _become(birth: Birth, mother: int, line: socket.socket) -> NoReturn:
         line.close()
         os.closerange(3, FDS)  # the nursery's, of its line and of siblings
         os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
+        point("nursery.child.before")
         if tie(mother):
             _output(Path(birth.log), birth.log_bytes)
             _name([sys.executable, "-m", birth.module, *birth.arguments])

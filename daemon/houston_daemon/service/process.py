@@ -31,6 +31,7 @@ from houston_daemon.supervisor import (
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Configuration, Loaded, load
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
 
@@ -65,9 +66,11 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
     try:
         log = _prepare(loaded, foreground)
         me = Owner(os.getpid(), iso(now_us()), fingerprint(loaded.config), loaded.source)
+        point("supervisor.lock.before")
         if other := lock.take(me):
             ready.say(ready_fd, ready.Report(running=other))
             return 0
+        point("supervisor.lock.after")
         settle(loaded.home, loaded.config.daemon.group)
         return _run(loaded, log, ready_fd)
     except HoustonError as problem:
@@ -116,6 +119,7 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     inbox.signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put)
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
+    point("supervisor.recorder.before")
     recorder.start()
     engines = Engines(servers(loaded), recorder, inbox.put)
     births = Births(inbox, WORKER)
@@ -125,7 +129,9 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
         lambda rollout: worker_log(loaded.home, rollout),
         loaded.config.daemon.max_rollouts,
     )
+    point("supervisor.ready.before")
     ready.say(ready_fd, ready.Report(ready=True))
+    point("supervisor.ready.after")
     notify("READY=1")
     LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
     leftovers = Leftovers(loaded.home.database, loaded.host_root, inbox)
@@ -136,6 +142,7 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
         workers.end(signal.SIGKILL)
+    point("supervisor.finish.before")
     births.close()
     _finish(recorder, engines, keep=supervisor.keeps_engine or code == RECORDER_FAILED)
     LOGGER.info("ended with exit code %s", code)
@@ -146,7 +153,9 @@ def _finish(recorder: RecorderHandle, engines: Engines, keep: bool) -> None:
     """Close the database, then the engines; a second signal from here on ends the process."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: exit_within(FORCED_SECONDS, 1))
+    point("supervisor.stop.before")
     recorder.stop()
+    point("supervisor.stop.after")
     engines.stop(keep, ENGINE_SECONDS)
 
 

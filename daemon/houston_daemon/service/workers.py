@@ -16,6 +16,7 @@ from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service.log import LOGGER, last_line
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing
+from houston_shared.faults import point
 
 STARTING_LIMIT = 4
 """Workers asked for and not yet born; more would only starve each other and the recorder."""
@@ -104,6 +105,7 @@ class Workers:
         live = self._live.get(event.rollout)
         if live is None or live.lease != event.lease:
             return
+        point("supervisor.born.before")
         live.pid = event.pid
         LOGGER.info("worker of %s: pid %s, lease %s", event.rollout, event.pid, event.lease)
         if live.asked:
@@ -111,6 +113,7 @@ class Workers:
 
     def died(self, event: Died, now: float, standings: dict[str, Standing]) -> None:
         """Take note of a process that ended, and decide when its rollout may go on."""
+        point("supervisor.died.before")
         live = self._live.pop(event.rollout)
         past = self._past.setdefault(event.rollout, _Past())
         past.not_before = now + 1.0
@@ -132,7 +135,9 @@ class Workers:
     def _settle(self) -> None:
         """Tell the recorder of ended workers; what a full disk refuses is told again later."""
         while self._owed:
+            point("supervisor.settle.before")
             self._recorder.worker_ended(*self._owed[0])
+            point("supervisor.settle.after")
             self._owed.pop(0)
 
     def _starting(self) -> int:
@@ -146,12 +151,14 @@ class Workers:
         assignment = self._recorder.assign(rollout)
         lease = assignment.lease
         try:
+            point("supervisor.launch.before")
             self._launch(assignment, url)
         except OSError as problem:
             LOGGER.error("worker of %s could not be started: %s", rollout, problem)
             self._past.setdefault(rollout, _Past()).not_before = now + LONGEST_DELAY_SECONDS
             self._owed.append((rollout, lease, ""))
             return
+        point("supervisor.launch.after")
         self._live[rollout] = _Live(lease, standing.engine, url)
 
     def _death(

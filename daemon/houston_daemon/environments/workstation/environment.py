@@ -25,6 +25,7 @@ from houston_daemon.environments.workstation.state import StateFile
 from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
 from houston_daemon.hosts.protocol import Host
 from houston_shared.errors import HoustonError
+from houston_shared.faults import point
 from houston_shared.records import Call, Intent, Result
 from houston_shared.task import Task
 
@@ -69,6 +70,7 @@ class Workstation:
         await self._host.prepare(self._source, begun)
         if not self._state.load():
             await self._host.snapshots.take("start", mark=True)
+            point("worker.world.before")
             await asyncio.to_thread(self._state.save)
         self._sessions.open()
 

@@ -18,6 +18,7 @@ from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.workstation.observations import Failed, Observation, Scored
 from houston_daemon.environments.workstation.slots import Slots
 from houston_daemon.hosts.protocol import Finished, Host
+from houston_shared.faults import point
 from houston_shared.safe_text import safe
 from houston_shared.task import Task
 
@@ -64,7 +65,9 @@ class Evaluation:
                 )
             await self._mark()
             async with _interruption(stop) as interrupted:
+                point("worker.evaluation.before")
                 done = await self._spawn(interrupted)
+        point("worker.evaluation.after")
         return self._observation(done, standing, interrupted.is_set())
 
     async def _spawn(self, stop: asyncio.Event) -> Finished:

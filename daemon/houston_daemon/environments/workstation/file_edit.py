@@ -28,6 +28,7 @@ from houston_daemon.environments.workstation.file_window import (
 )
 from houston_daemon.environments.workstation.observations import Failed, FileWindow
 from houston_daemon.environments.workstation.state import State
+from houston_shared.faults import point
 
 _AROUND = 5
 """Lines shown before and after an edit."""
@@ -180,6 +181,7 @@ def _replace(place: Place, mode: int, write: Callable[[BinaryIO], None]) -> None
         with os.fdopen(descriptor, "wb") as file:
             write(file)
             os.fchmod(file.fileno(), mode)
+        point("worker.file.before")
         os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     except BaseException:
         os.unlink(beside, dir_fd=place.folder)

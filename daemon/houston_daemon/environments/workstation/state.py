@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.protocol import Closing
+from houston_shared.faults import point
 from houston_shared.records import FileChange, TerminalSpan
 
 _MOST_SEEN = 500
@@ -92,5 +93,6 @@ class StateFile:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        point("worker.state.before")
         beside.replace(self._path)
         self._written = data

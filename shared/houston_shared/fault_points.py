@@ -1,0 +1,260 @@
+"""Every point at which a fault can be ordered: its name, its module, what is about to happen there.
+
+Names say whose process it is: `recorder` and `supervisor` are the daemon, `nursery` its child that
+forks workers, `worker` one of these (with its environment, host and engine client). A test holds
+this table against the source.
+"""
+
+POINTS: dict[str, tuple[str, str]] = {
+    "recorder.open.before": ("recorder/begin.py", "the database is opened, checked and migrated"),
+    "recorder.epoch.before": (
+        "recorder/begin.py",
+        "the start is counted and what a crash left is settled, not committed",
+    ),
+    "recorder.epoch.after": ("recorder/begin.py", "the new epoch is on disk, no socket is bound"),
+    "recorder.bind.before": (
+        "recorder/sockets.py",
+        "a socket is bound; one of a dead daemon may lie there",
+    ),
+    "recorder.bind.after": ("recorder/sockets.py", "a socket is bound, without its mode"),
+    "recorder.batch.before": (
+        "recorder/loop.py",
+        "messages are taken from the sockets, nothing is begun",
+    ),
+    "recorder.batch.after": ("recorder/loop.py", "a batch is on disk, nobody has heard of it"),
+    "recorder.transaction.begun": ("recorder/batch.py", "a transaction is open"),
+    "recorder.commit.before": (
+        "recorder/batch.py",
+        "everything of a batch is done, nothing committed",
+    ),
+    "recorder.commit.after": ("recorder/batch.py", "a batch is committed, memory does not know it"),
+    "recorder.append.between": (
+        "recorder/journal.py",
+        "an event is inserted, its derived rows are not",
+    ),
+    "recorder.append.after": (
+        "recorder/journal.py",
+        "an event and its rows are inserted, the chain in memory is the old one",
+    ),
+    "recorder.deliver.before": (
+        "recorder/guidance.py",
+        "an observation is stored, what people said is about to be joined to it",
+    ),
+    "recorder.answer.before": ("recorder/loop.py", "an answer is about to leave"),
+    "recorder.push.before": ("recorder/loop.py", "answers have left, workers are not pushed"),
+    "recorder.publish.before": ("recorder/loop.py", "consoles are about to be told"),
+    "recorder.tell.before": ("recorder/loop.py", "the supervisor is about to be told"),
+    "recorder.blob.before": (
+        "recorder/blobs.py",
+        "a large body is about to be written beside its place",
+    ),
+    "recorder.blob.written": ("recorder/blobs.py", "a large body is written and not synced"),
+    "recorder.blob.synced": ("recorder/blobs.py", "a large body is synced under another name"),
+    "recorder.blob.named": (
+        "recorder/blobs.py",
+        "a large body has its name, its folder is not synced",
+    ),
+    "recorder.blob.back": (
+        "recorder/holding.py",
+        "a large body is on disk, its transaction has not begun",
+    ),
+    "recorder.checkpoint.before": (
+        "recorder/maintenance.py",
+        "the WAL is about to be copied into the database",
+    ),
+    "recorder.checkpoint.after": ("recorder/maintenance.py", "the WAL was copied"),
+    "recorder.head.before": (
+        "recorder/head_file.py",
+        "the head is about to be written beside its place",
+    ),
+    "recorder.head.synced": ("recorder/head_file.py", "the head is synced under another name"),
+    "recorder.head.named": (
+        "recorder/head_file.py",
+        "the head has its name, the folder is not synced",
+    ),
+    "recorder.ballast.made": ("recorder/ballast.py", "the ballast has its name and no bytes"),
+    "recorder.ballast.release": (
+        "recorder/ballast.py",
+        "the disk is full, the ballast is about to go",
+    ),
+    "recorder.alone.before": (
+        "recorder/batch.py",
+        "a batch failed, its messages are tried one by one",
+    ),
+    "recorder.state.before": ("recorder/states.py", "a rollout is about to change its state"),
+    "recorder.state.after": (
+        "recorder/states.py",
+        "a state is changed, who must hear it is not noted",
+    ),
+    "recorder.assign.before": ("recorder/assignments.py", "a lease is about to be raised"),
+    "recorder.ended.before": (
+        "recorder/assignments.py",
+        "the end of a worker is about to be noted",
+    ),
+    "recorder.start.after": ("recorder/operate.py", "rollouts are queued, not committed"),
+    "recorder.close.before": (
+        "recorder/loop.py",
+        "a clean stop: the last checkpoint and head follow",
+    ),
+    "recorder.close.after": (
+        "recorder/loop.py",
+        "a clean stop: all is written, the database is open",
+    ),
+    "recorder.search.before": ("recorder/search.py", "a page of the search index is not committed"),
+    "recorder.search.after": ("recorder/search.py", "a page of the search index is committed"),
+    "supervisor.lock.before": ("service/process.py", "the home is about to be taken"),
+    "supervisor.lock.after": ("service/process.py", "the home is held, nothing else is done"),
+    "supervisor.recorder.before": ("service/process.py", "the recorder is about to start"),
+    "supervisor.ready.before": ("service/process.py", "everything runs, the starter was not told"),
+    "supervisor.ready.after": (
+        "service/process.py",
+        "the starter was told, the supervisor has not begun",
+    ),
+    "supervisor.round.before": ("supervisor.py", "the supervisor is about to wait for events"),
+    "supervisor.launch.before": (
+        "service/workers.py",
+        "a lease is on disk, its worker was not asked for",
+    ),
+    "supervisor.launch.after": ("service/workers.py", "a worker was asked for and not noted"),
+    "supervisor.born.before": ("service/workers.py", "a worker runs, its pid is not noted"),
+    "supervisor.died.before": ("service/workers.py", "a worker has ended, nothing is noted"),
+    "supervisor.settle.before": (
+        "service/workers.py",
+        "the recorder is about to hear of a worker's end",
+    ),
+    "supervisor.settle.after": ("service/workers.py", "the recorder has heard of a worker's end"),
+    "supervisor.nursery.before": ("service/births.py", "the nursery is about to be started"),
+    "supervisor.nursery.after": (
+        "service/births.py",
+        "the nursery runs, its line is not listened to",
+    ),
+    "supervisor.nursery.lost": (
+        "service/births.py",
+        "the nursery has ended, its workers are not reported",
+    ),
+    "supervisor.leftovers.before": (
+        "service/leftovers.py",
+        "terminals of an ended rollout are about to be ended",
+    ),
+    "supervisor.drain.before": ("supervisor.py", "workers are about to be told to leave"),
+    "supervisor.drain.late": ("supervisor.py", "workers did not leave in time"),
+    "supervisor.finish.before": ("service/process.py", "workers have left, the nursery lives"),
+    "supervisor.stop.before": ("service/process.py", "the recorder is about to stop"),
+    "supervisor.stop.after": (
+        "service/process.py",
+        "the database is closed, engines are about to end",
+    ),
+    "supervisor.engine.started": ("engines/process.py", "an engine runs, its pid is not recorded"),
+    "supervisor.engine.recorded": ("engines/process.py", "an engine runs and is recorded"),
+    "supervisor.engine.ready": ("service/engine_watch.py", "an engine answers, nobody knows"),
+    "nursery.fork.before": ("service/nursery.py", "a worker is about to be forked"),
+    "nursery.fork.after": ("service/nursery.py", "a worker runs, the supervisor was not told"),
+    "nursery.child.before": (
+        "service/nursery.py",
+        "a forked worker is not yet tied to the nursery",
+    ),
+    "nursery.reap.after": (
+        "service/nursery.py",
+        "a worker was reaped, the supervisor was not told",
+    ),
+    "worker.hello.before": ("rollout/worker.py", "a worker is about to say hello"),
+    "worker.hello.after": ("rollout/worker.py", "a worker knows where its rollout stands"),
+    "worker.open.before": (
+        "rollout/worker.py",
+        "the engine answers, the world is about to be made or found",
+    ),
+    "worker.open.after": ("rollout/worker.py", "the world is there"),
+    "worker.moved.before": ("rollout/worker.py", "the rollout is over, nobody knows"),
+    "worker.moved.after": ("rollout/worker.py", "the end is on disk, terminals live"),
+    "worker.close.before": ("rollout/worker.py", "the environment is about to be let go"),
+    "worker.close.after": ("rollout/worker.py", "the environment is let go, the engine is not"),
+    "worker.head.before": ("rollout/begin.py", "the head is rendered and not stored"),
+    "worker.head.after": ("rollout/begin.py", "the head is stored"),
+    "worker.resume.before": ("rollout/begin.py", "the steps of the context are about to be read"),
+    "worker.resume.after": ("rollout/begin.py", "the steps were read, the context is not rebuilt"),
+    "worker.sample.before": ("rollout/loop.py", "the engine is about to be asked"),
+    "worker.sample.asked": ("rollout/loop.py", "the engine has answered, the sample is not stored"),
+    "worker.sample.after": ("rollout/loop.py", "the sample is stored, no call has begun"),
+    "worker.intent.before": ("rollout/actions.py", "a call is about to be announced"),
+    "worker.intent.after": ("rollout/actions.py", "a call is announced and has not run"),
+    "worker.call.after": ("rollout/actions.py", "a call has run, its result is not stored"),
+    "worker.result.after": ("rollout/actions.py", "a result is stored"),
+    "worker.recover.before": (
+        "rollout/actions.py",
+        "a call that was under way is about to be found again",
+    ),
+    "worker.recover.after": (
+        "rollout/actions.py",
+        "the honest result of a lost call is not stored",
+    ),
+    "worker.snapshot.before": ("rollout/loop.py", "a step is about to be closed by its snapshot"),
+    "worker.snapshot.after": ("rollout/loop.py", "the snapshot is taken"),
+    "worker.observation.before": ("rollout/loop.py", "the observation is about to be stored"),
+    "worker.observation.after": (
+        "rollout/loop.py",
+        "the observation is stored, what people said is not in the context",
+    ),
+    "worker.summary.before": ("rollout/forking.py", "a summary is about to be sampled"),
+    "worker.summary.after": ("rollout/forking.py", "a try at a summary is stored, its fork is not"),
+    "worker.fork.before": ("rollout/forking.py", "a fork is about to be stored"),
+    "worker.fork.after": ("rollout/forking.py", "a fork is stored, the context is the old one"),
+    "worker.beat.before": ("rollout/line.py", "a heartbeat is about to be sent"),
+    "worker.pause.before": ("rollout/line.py", "a pause has reached a safe point"),
+    "worker.send.after": ("rollout/ingest_client.py", "a message is sent, its answer is awaited"),
+    "worker.workspace.copied": (
+        "hosts/workspace_copy.py",
+        "a workspace is copied and not in its place",
+    ),
+    "worker.workspace.placed": (
+        "hosts/workspace_copy.py",
+        "a workspace is in its place, its note is not written",
+    ),
+    "worker.terminal.token": (
+        "hosts/terminal_start.py",
+        "a terminal's mark is written, no process runs",
+    ),
+    "worker.terminal.pane": (
+        "hosts/terminal_start.py",
+        "a terminal's session runs, its shell was not met",
+    ),
+    "worker.terminal.started": ("hosts/terminal_start.py", "a terminal runs and is not recorded"),
+    "worker.command.noted": (
+        "hosts/terminals.py",
+        "a command is noted and not handed to the shell",
+    ),
+    "worker.command.handed": (
+        "hosts/terminals.py",
+        "a command is handed to the shell, its start was not seen",
+    ),
+    "worker.snapshot.written": (
+        "hosts/snapshots.py",
+        "a snapshot is written, the head names the one before",
+    ),
+    "worker.snapshot.named": (
+        "hosts/snapshots.py",
+        "the head names a snapshot that memory does not know",
+    ),
+    "worker.shadow.made": ("hosts/snapshots.py", "the shadow repository is made beside its place"),
+    "worker.world.before": (
+        "environments/workstation/environment.py",
+        "the first snapshot is taken, the world is not noted as made",
+    ),
+    "worker.state.before": (
+        "environments/workstation/state.py",
+        "what the workstation remembers is written beside its place",
+    ),
+    "worker.file.before": (
+        "environments/workstation/file_edit.py",
+        "an edited file is written beside its place",
+    ),
+    "worker.evaluation.before": (
+        "environments/workstation/evaluation.py",
+        "the evaluator is about to run",
+    ),
+    "worker.evaluation.after": (
+        "environments/workstation/evaluation.py",
+        "there is a score, nobody knows",
+    ),
+    "worker.request.before": ("engines/http.py", "a request is about to be sent to an engine"),
+}
+"""Name → (module below `houston_daemon`, what is about to happen or has just happened)."""

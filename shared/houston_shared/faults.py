@@ -1,0 +1,138 @@
+"""Faults on order: named points at which a process can be made to die, hang or fail.
+
+`point(name)` stands in the source where a crash is dangerous. Without HOUSTON_FAULTS in the
+environment it is a function that does nothing: decided once, when this module is imported. What
+each name means stands in `fault_points`; who orders faults and looks at what is left is
+`tests/faults`. Two ways to order:
+
+    HOUSTON_FAULTS=recorder.commit.after=kill@3     this process, at the third time it comes by
+    HOUSTON_FAULTS=/some/folder                     a file there, named like the point, says
+                                                    `kill@3`; whoever fires removes it first
+
+The folder also arms processes that run already and those that they start, and each order in it is
+carried out once. What fired is written to `<folder>/fired`, a line each: name, action, pid.
+
+Actions: `kill` (SIGKILL to oneself), `stop` (SIGSTOP), `exit=CODE` (without any clean-up), `raise`
+(an Injected), `enospc` (an OSError: no space left), `delay=SECONDS`, `clock=SECONDS` (from then on
+the wall clock of this process reads so much later).
+"""
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from houston_shared import clock
+
+VARIABLE = "HOUSTON_FAULTS"
+FIRED = "fired"
+ACTIONS = frozenset({"kill", "stop", "exit", "raise", "enospc", "delay", "clock"})
+
+
+class Injected(RuntimeError):
+    """What `raise` raises: an error that nobody expects."""
+
+
+class Fault(NamedTuple):
+    """What happens at a point, and when."""
+
+    action: str
+    value: float = 0.0
+    """Seconds or exit code."""
+    at: int = 1
+    """The how-manieth time."""
+
+
+def parse(text: str) -> Fault:
+    """Read `action[=value][@n]`; raises ValueError."""
+    what, _, at = text.strip().partition("@")
+    action, _, value = what.partition("=")
+    if action not in ACTIONS:
+        raise ValueError(f"{text!r}: the action is one of {', '.join(sorted(ACTIONS))}")
+    return Fault(action, float(value or 0), int(at or 1))
+
+
+def orders(text: str) -> dict[str, Fault]:
+    """Read `point=action[=value][@n]`, several with commas between; raises ValueError."""
+    found = {}
+    for order in filter(None, text.split(",")):
+        name, _, fault = order.partition("=")
+        found[name.strip()] = parse(fault)
+    return found
+
+
+class Ordered:
+    """Faults of this process alone."""
+
+    def __init__(self, faults: dict[str, Fault]) -> None:
+        self._faults = faults
+        self._times: dict[str, int] = {}
+
+    def __call__(self, name: str) -> None:
+        """Come by the point `name`."""
+        times = self._times[name] = self._times.get(name, 0) + 1
+        fault = self._faults.get(name)
+        if fault is not None and times == fault.at:
+            act(fault, name)
+
+
+class Folder:
+    """Faults that lie as files in a folder, for every process that sees it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._times: dict[tuple[str, int], int] = {}
+        """How often a point was reached since the file that orders its fault was made."""
+
+    def __call__(self, name: str) -> None:
+        """Come by the point `name`."""
+        order = self._path / name
+        try:
+            made = order.stat().st_mtime_ns
+            fault = parse(order.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        times = self._times[name, made] = self._times.get((name, made), 0) + 1
+        if times < fault.at:
+            return
+        try:
+            order.unlink()
+        except FileNotFoundError:  # another process was first
+            return
+        with (self._path / FIRED).open("ab", buffering=0) as fired:
+            fired.write(f"{name} {fault.action} {os.getpid()}\n".encode())
+        act(fault, name)
+
+
+def act(fault: Fault, name: str) -> None:
+    """Carry a fault out. Raises what it says."""
+    match fault.action:
+        case "kill" | "stop":
+            number = signal.SIGKILL if fault.action == "kill" else signal.SIGSTOP
+            os.kill(os.getpid(), number)
+        case "exit":
+            os._exit(int(fault.value))
+        case "raise":
+            raise Injected(f"ordered at {name}")
+        case "enospc":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        case "delay":
+            time.sleep(fault.value)
+        case "clock":
+            clock.shift(fault.value)
+
+
+def _off(name: str) -> None:
+    """Nothing was ordered."""
+
+
+def _chosen(wanted: str) -> Callable[[str], None]:
+    if not wanted:
+        return _off
+    return Folder(Path(wanted)) if wanted.startswith("/") else Ordered(orders(wanted))
+
+
+point: Callable[[str], None] = _chosen(os.environ.get(VARIABLE, ""))
