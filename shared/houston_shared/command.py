@@ -141,10 +141,14 @@ class _Parser(argparse.ArgumentParser):
         out.line(self.format_help().rstrip("\n"))
         out.flush()
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """What argparse has to say quotes arguments, and is safe like every other line."""
+        out.note(message.removesuffix("\n"))
+
 
 def _global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """`--home` and `--config` before the command; after it they belong to its parser."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = _Parser(prog="houston", add_help=False, allow_abbrev=False)
     _add_flags(parser)
     first = next((i for i, word in enumerate(arguments) if _begins(arguments, i)), len(arguments))
     known, rest = parser.parse_known_args(arguments[:first])

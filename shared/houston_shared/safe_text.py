@@ -1,49 +1,61 @@
 """Text that cannot harm a terminal: the only type that a widget or a printed line accepts.
 
-Control characters (C0 but newline and tab, DEL, C1), bidirectional controls and other invisible
-format characters become visible glyphs; lone surrogates become U+FFFD. Markup is never interpreted:
-a SafeText is plain text, and who styles it does so with spans beside it.
+There is no other way to a SafeText than its constructor, and that filters: control characters (C0
+but newline and tab, DEL, C1), line and paragraph separators, bidirectional controls and everything
+else that does not show become visible glyphs; lone surrogates become U+FFFD. Markup is never
+interpreted: a SafeText is plain text, and who styles it does so with spans beside it.
+
+What does not show and passes all the same, because people need it to write: the joiners U+200C and
+U+200D (Indic and Arabic scripts, emoji), the two selectors of emoji presentation U+FE0E and U+FE0F,
+and combining marks. None of them can move a cursor, reorder a line or begin a sequence.
+It does not know how wide a text is, nor where it is shown.
 """
 
 import re
+from typing import Final
 
-_C0_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
-_PICTURES = {
-    **_C0_PICTURES,
-    0x7F: "\u2421",
-    **{code: f"<{code:02X}>" for code in range(0x80, 0xA0)},
-    **{
-        code: f"<U+{code:04X}>"
-        for code in (
-            0x061C,
-            *range(0x200B, 0x2010),
-            *range(0x2028, 0x202F),
-            *range(0x2060, 0x2070),
-            0xFEFF,
-            *range(0xFFF9, 0xFFFC),
-        )
-        if code not in (0x200C, 0x200D)  # joiners that scripts and emoji need
-    },
-    **{code: f"<U+{code:X}>" for code in range(0xE0000, 0xE0080)},
-}
-_HOSTILE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+_INVISIBLE: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+"""Soft hyphen, fillers, bidi, separators, zero-width, music and shorthand controls, tags, and the
+variation selectors that hide text in emoji."""
+_HOSTILE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
+_HOSTILE_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_HOSTILE_ONE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
 
 
 def _picture(match: re.Match[str]) -> str:
-    return _PICTURES.get(ord(match.group()), "\ufffd")
+    """What a character is shown as: C0 by its own picture, the others by their number."""
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    if code < 0xA0:
+        return f"<{code:02X}>"
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"<U+{code:04X}>"
+
+
+def _filtered(text: str) -> str:
+    return (_HOSTILE_ASCII if text.isascii() else _HOSTILE).sub(_picture, text)
 
 
 class SafeText(str):
-    """A string that went through `safe`. Build one only with `safe` or by joining SafeText."""
+    """A string without anything that a terminal would obey, whatever it was made of."""
 
     __slots__ = ()
 
+    def __new__(cls, text: str = "") -> "SafeText":
+        """Filter; clean text stays as it is, and what is a SafeText already is not looked at."""
+        if type(text) is SafeText:
+            return text
+        return str.__new__(cls, _filtered(text))
+
     def __add__(self, other: str) -> "SafeText":
-        """Join; what is added goes through `safe` if it has not."""
-        return SafeText(str.__add__(self, safe(other)))
+        """Join; what is added is filtered if it was not."""
+        return str.__new__(SafeText, str.__add__(self, SafeText(other)))
 
 
 def safe(text: str | bytes) -> SafeText:
@@ -51,13 +63,26 @@ def safe(text: str | bytes) -> SafeText:
 
     Clean text comes back unchanged. Newline and tab stay.
     """
-    if isinstance(text, SafeText):
-        return text
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    return SafeText(_HOSTILE.sub(_picture, text))
+    return SafeText(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
 
 
 def safe_line(text: str | bytes) -> SafeText:
     """Make text safe and put it on one line: newlines and tabs become glyphs or spaces."""
-    return SafeText(safe(text).replace("\n", "\u23ce").replace("\t", " "))
+    clean = safe(text)
+    if "\n" not in clean and "\t" not in clean:
+        return clean
+    return SafeText(clean.replace("\n", "\u23ce").replace("\t", " "))
+
+
+def safe_cells(text: str) -> SafeText:
+    """One line made safe character by character, for an editor whose cursor counts characters.
+
+    C0 and DEL become their pictures, every other character of the kind U+FFFD; tabs stay.
+    """
+    return SafeText(_HOSTILE_ONE.sub(_one, text))
+
+
+def _one(match: re.Match[str]) -> str:
+    found = match.group()
+    shown = found if found == "\t" else _picture(match)
+    return shown if len(shown) == 1 else "\ufffd"

@@ -4,6 +4,7 @@ Reads go through one asynchronous reader, wake-ups through `pump`, words to the 
 `link`; widgets know none of the three.
 """
 
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from houston_console.app import guiding, plans
+from houston_console.app.driver import SafeDriver, last_words
 from houston_console.app.guiding import Action
 from houston_console.app.keymap import Area, bindings
 from houston_console.app.link import Link
@@ -34,6 +36,7 @@ from houston_console.app.widgets.terminals import Terminals
 from houston_console.app.widgets.trajectory import TrajectoryArea
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
+from houston_shared.safe_text import safe
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.wire import Notice
 
@@ -41,6 +44,8 @@ NARROW = 120
 """Columns below which one area is shown at a time."""
 LOW = 30
 """Lines below which one area is shown at a time."""
+COPY_SECONDS = 1.0
+"""How long after a key the clipboard may be written for it."""
 AREAS: tuple[Area, ...] = ("rollouts", "trajectory", "terminals", "files", "composer", "queue")
 
 
@@ -53,7 +58,9 @@ class HoustonConsole(App[None]):
 
     def __init__(self, loaded: Loaded, rollout: str = "", folder: Path | None = None) -> None:
         """rollout: the one to open, a whole id. folder: where drafts are kept (for tests)."""
-        super().__init__()
+        super().__init__(driver_class=SafeDriver)
+        self.error_console = last_words()
+        self._pressed_at = -COPY_SECONDS
         self.animation_level = "none"
         self.loaded = loaded
         self.state = ConsoleState()
@@ -236,6 +243,24 @@ class HoustonConsole(App[None]):
     def on_key(self, event: events.Key) -> None:
         """What was told has been read."""
         self.hints.quiet()
+
+    # --- the clipboard -----------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys are noted: only they may write to the clipboard."""
+        if isinstance(event, events.Key):
+            self._pressed_at = time.monotonic()
+        await super().on_event(event)
+
+    def may_copy(self) -> bool:
+        """Whether a key was just pressed; one key copies once."""
+        asked = time.monotonic() - self._pressed_at < COPY_SECONDS
+        self._pressed_at = -COPY_SECONDS
+        return asked
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy as shown: what is pasted elsewhere holds no control character either."""
+        super().copy_to_clipboard(safe(text))
 
     # --- areas -------------------------------------------------------------------------------
 

@@ -74,6 +74,11 @@ class Palette:
         return Strip(segments).adjust_cell_length(width, ground)
 
 
+def blank(width: int, style: Style) -> Strip:
+    """An empty line. With `Palette.strip` the only place that hands text to Textual's drawing."""
+    return Strip([Segment(" " * width, style)])
+
+
 def palette(variables: dict[str, str]) -> Palette:
     """The palette for a theme's CSS variables (`App.theme_variables`)."""
     colour = {

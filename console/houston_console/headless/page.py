@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from houston_shared import out
-from houston_shared.safe_text import safe, safe_line
+from houston_shared.safe_text import SafeText, safe, safe_line
 
 STYLES = {
     "name": "bold",
@@ -33,7 +33,7 @@ LINE_LIMIT = 400
 class Span(NamedTuple):
     """A stretch of text in one tone."""
 
-    text: str
+    text: SafeText
     tone: str = ""
 
 
@@ -75,13 +75,13 @@ class Page:
         for one in shown:
             self.line(indent, Span(safe(_cut(one) if limit else one), tone))
         if len(shown) < len(lines):
-            self.line(indent, Span(f"… {len(lines) - len(shown)} more lines (--full)", "dim"))
+            self.line(indent, span(f"… {len(lines) - len(shown)} more lines (--full)", "dim"))
 
     def table(self, titles: Sequence[str], rows: Iterable[Sequence[Span]]) -> None:
         """Columns as wide as they need to be; numbers (titles ending in `#`) to the right."""
         body = list(rows)
         right = [title.endswith("#") for title in titles]
-        heads = [Span(title.rstrip("#"), "dim") for title in titles]
+        heads = [span(title.rstrip("#"), "dim") for title in titles]
         grid = [heads, *body]
         widths = self.widths(titles, body)
         for row in grid:
@@ -90,7 +90,7 @@ class Page:
                 for cell, width, to_right in zip(row, widths, right, strict=True)
             ]
             between = [part for cell in cells[:-1] for part in (cell, " " * GAP)]
-            self.line(*between, Span(cells[-1].text.rstrip(), cells[-1].tone))
+            self.line(*between, Span(safe(cells[-1].text.rstrip()), cells[-1].tone))
 
     @staticmethod
     def widths(titles: Sequence[str], rows: Iterable[Sequence[Span]]) -> list[int]:
@@ -112,4 +112,4 @@ def _cut(line: str) -> str:
 
 def _padded(cell: Span, width: int, to_right: bool) -> Span:
     text = cell.text.rjust(width) if to_right else cell.text.ljust(width)
-    return Span(text, cell.tone)
+    return Span(safe(text), cell.tone)

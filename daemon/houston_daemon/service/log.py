@@ -21,6 +21,7 @@ class _Line(logging.Formatter):
     """Safe to look at with any program: messages quote what agents, engines and people said."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One record as a line, control characters as glyphs."""
         return safe(super().format(record))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:

@@ -3,14 +3,13 @@
 import time
 from typing import Any
 
-from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
 from houston_console.app.keymap import Area, hints
 from houston_console.app.lines import Line, Span, Tone, line, span, spread, width_of
 from houston_console.app.listing import STATES
-from houston_console.app.palette import palette
+from houston_console.app.palette import blank, palette
 from houston_console.app.state import ConsoleState
 
 LAST = 2
@@ -42,7 +41,7 @@ class Bar(Widget):
     def render_line(self, y: int) -> Strip:
         """The line."""
         if y or not self._parts:
-            return Strip([Segment(" " * self.size.width, self.rich_style)])
+            return blank(self.size.width, self.rich_style)
         colours = palette(self.app.theme_variables)
         return colours.strip(self._parts, self.size.width, self.rich_style)
 

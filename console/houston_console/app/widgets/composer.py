@@ -6,6 +6,7 @@ in which what was typed is nowhere. Whether and when it goes to the daemon is no
 
 from typing import Any
 
+from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
@@ -14,6 +15,7 @@ from houston_console.app.keymap import actions
 from houston_console.app.outbox import Draft, Outbox
 from houston_console.app.widgets.messages import say
 from houston_shared.records import GuidanceMode
+from houston_shared.safe_text import safe_cells
 
 PLACEHOLDER = "The agent reads this inside its next observation."
 ENDED_WORDS = "This rollout has ended; nobody would hear it."
@@ -71,6 +73,11 @@ class Composer(TextArea):
         """Pasted text keeps its lines, whatever ended them."""
         event.prevent_default()
         self.insert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def get_line(self, line_index: int) -> Text:
+        """A line as it is drawn: safe, character by character; what is sent stays as written."""
+        shown = safe_cells(self.document.get_line(line_index))
+        return Text(shown, end="", no_wrap=True)
 
     # --- the draft ---------------------------------------------------------------------------
 

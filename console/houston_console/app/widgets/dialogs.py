@@ -13,6 +13,7 @@ from houston_console.app.lines import Line, block, fit, line, span
 from houston_console.app.widgets.bars import HintBar
 from houston_console.app.widgets.frame import subtitle, title
 from houston_console.app.widgets.line_view import LineView
+from houston_shared.safe_text import safe_line
 
 
 class TextLines(LineView):
@@ -114,6 +115,10 @@ class Prompt(Input):
             event.stop()
             event.prevent_default()
             await self.run_action("leave" if event.key == "escape" else "submit")
+
+    def validate_value(self, value: str) -> str:
+        """Whatever is typed or pasted is shown as it will be asked for."""
+        return safe_line(value)
 
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""

@@ -6,7 +6,6 @@ module draws, scrolls and moves a cursor. It reads nothing and keeps no text of 
 
 from typing import Any
 
-from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -14,7 +13,7 @@ from textual.strip import Strip
 
 from houston_console.app.keymap import bindings
 from houston_console.app.lines import Line
-from houston_console.app.palette import Palette, palette
+from houston_console.app.palette import Palette, blank, palette
 
 
 class LineView(ScrollView, can_focus=True, inherit_bindings=False):
@@ -78,7 +77,7 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.line_count() and y == 0 and self.empty:
             return self.palette.strip(self.empty, self.size.width, base)
         if number >= self.line_count():
-            return Strip([Segment(" " * self.size.width, base)])
+            return blank(self.size.width, base)
         return self.palette.strip(self.line_at(number), self.size.width, base, self._under(number))
 
     def _under(self, number: int) -> Style | None:

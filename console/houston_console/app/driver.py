@@ -1,0 +1,85 @@
+"""The second filter: what may leave for the terminal, whatever wrote it.
+
+`SafeText` keeps hostile bytes out of widgets; this driver stands behind it, where Textual writes.
+It passes the sequences that Textual 8.2 itself writes (colours, cursor positions, the modes of
+`LinuxDriver`, pointer shapes) and makes every other control character visible. It cannot tell a
+colour of ours from one in a text: that is the first filter's part.
+"""
+
+import re
+import sys
+from typing import Protocol, TextIO, runtime_checkable
+
+from rich.console import Console
+from textual.drivers.linux_driver import LinuxDriver
+
+from houston_shared.safe_text import safe
+
+_COLOURS = r"\[[0-9;:]*m"
+_SCREEN = (
+    rf"{_COLOURS}|\[[0-9]+;[0-9]+H|\[H"
+    r"|\[\?(?:7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
+    r"|\[\?(?:2026|2048)\$p|\[>[0-9]{1,2}u|\[<u"
+)
+_POINTER = re.compile(r"\x1b\]22;[a-z-]{1,20}\x07")
+_CLIPBOARD = re.compile(r"\x1b\]52;c;[A-Za-z0-9+/=]*\x07")
+BELL = "\x07"
+
+
+def only(sequences: str, data: str) -> str:
+    """`data` with nothing that a terminal obeys but sequences that match after their ESC."""
+    parts = re.split(rf"(\x1b(?:{sequences}))", data)
+    parts[::2] = map(safe, parts[::2])
+    return "".join(parts)
+
+
+@runtime_checkable
+class Presses(Protocol):
+    """An app that knows whether a key was just pressed."""
+
+    def may_copy(self) -> bool:
+        """Whether a key asked for the clipboard; once for each key."""
+        ...
+
+
+class SafeDriver(LinuxDriver):
+    """Textual's driver behind the filter."""
+
+    def write(self, data: str) -> None:
+        """Write what Textual wrote; OSC 52 (the clipboard) only when a key asked, no bell."""
+        if data == BELL:
+            return
+        if _CLIPBOARD.fullmatch(data):
+            if isinstance(self._app, Presses) and self._app.may_copy():
+                super().write(data)
+            return
+        super().write(data if _POINTER.fullmatch(data) else only(_SCREEN, data))
+
+
+class _Coloured:
+    """A stream for what is said after the screen has closed: text and colours."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text; of sequences only colours."""
+        return self._stream.write(only(_COLOURS, text))
+
+    def flush(self) -> None:
+        """Let it be seen."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether somebody looks at it."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The stream's own number."""
+        return self._stream.fileno()
+
+
+def last_words() -> Console:
+    """Where a fault of the app is told: its trace shows locals, which hold anybody's text."""
+    stream: TextIO = _Coloured(sys.__stderr__ or sys.stderr)  # type: ignore[assignment]
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
