@@ -26,6 +26,8 @@ PAGES = {
             ("Daemon", "[daemon]"),
             ("Hosts", "[hosts]"),
             ("Console", "[console]"),
+            ("Roles", "[roles]"),
+            ("Secrets", "[secrets]"),
             ("Engine", "[engines.NAME]"),
         ],
     ),

@@ -96,6 +96,37 @@ class Console(Settings, frozen=True):
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 
 
+class Roles(Settings, frozen=True):
+    """Who may do what, besides the user who runs the daemon (and root), who is an operator: Unix
+    users, or `@group` for the members of a Unix group; of several roles the highest counts. All of
+    them must reach the sockets, so they are in `daemon.group`."""
+
+    operators: tuple[str, ...] = ()
+    """Start, stop, pause, resume and cancel rollouts and the daemon, and whatever annotators do,
+    to what others wrote too. A task's evaluator runs as the daemon's user: trust them as it."""
+    annotators: tuple[str, ...] = ()
+    """Guide agents, withdraw and edit what they said themselves, bookmarks and notes. Without a
+    name here every member of `daemon.group` is an annotator."""
+    viewers: tuple[str, ...] = ()
+    """Read only. Who is in `daemon.group` without any other role is a viewer."""
+
+
+class Secrets(Settings, frozen=True):
+    """What is taken out of observations, guidance, tasks, errors and logs before they are stored:
+    values of the daemon's environment, and keys of well-known shape, become `[secret:NAME]`. Values
+    of less than 8 characters are not redacted."""
+
+    names: tuple[str, ...] = ()
+    """Variables that hold secrets, besides every `api_key_env`."""
+    patterns: tuple[str, ...] = ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD", "*_CREDENTIALS")
+    """Names of variables that hold secrets; a value that is the path of a file is none."""
+    ignore: tuple[str, ...] = ()
+    """Variables that hold no secret whatever their name says."""
+    shapes: bool = True
+    """Whether keys are also known by their looks: AWS, GitHub, GitLab, Google, Hugging Face, Slack,
+    `sk-…`, JSON web tokens, private key blocks."""
+
+
 class Configuration(Settings, frozen=True):
     """All of `houston.toml`."""
 
@@ -106,6 +137,8 @@ class Configuration(Settings, frozen=True):
     daemon: Daemon = Daemon()
     hosts: Hosts = Hosts()
     console: Console = Console()
+    roles: Roles = Roles()
+    secrets: Secrets = Secrets()
     engines: dict[str, Engine] = {}
     """Engines by name; `embedded` is there without being named."""
 

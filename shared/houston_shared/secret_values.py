@@ -1,0 +1,86 @@
+"""Which values are secret in this process, and the one redactor that everything here uses.
+
+Secret are values of environment variables that the configuration names or whose names look like
+it, and such values in the environments that it gives to engines. The daemon decides (`install`)
+and tells its children by `HOUSTON_SECRETS`; a process that was told nothing goes by the defaults.
+"""
+
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_shared.config import Configuration, Secrets
+from houston_shared.redaction import Redactor
+
+VARIABLE = "HOUSTON_SECRETS"
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What the daemon tells its children."""
+
+    rules: Secrets
+    given: dict[str, str]
+    """Secrets of the configuration itself, by name."""
+
+
+def install(config: Configuration) -> None:
+    """Go by `config` from now on, in this process and in those that it starts."""
+    keys = tuple(e.api_key_env for e in config.engines.values() if e.api_key_env)
+    names = tuple(dict.fromkeys((*config.secrets.names, *keys)))
+    rules = msgspec.structs.replace(config.secrets, names=names)
+    given = {
+        name: value
+        for engine in config.engines.values()
+        for name, value in engine.environment.items()
+        if _secret(name, value, rules)
+    }
+    os.environ[VARIABLE] = msgspec.json.encode(_Told(rules, given)).decode()
+    redactor.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def redactor() -> Redactor:
+    """The redactor of this process."""
+    told = os.environ.get(VARIABLE)
+    found = msgspec.json.decode(told, type=_Told) if told else _Told(Secrets(), {})
+    return Redactor({**found.given, **values(os.environ, found.rules)}, found.rules.shapes)
+
+
+def values(environment: Mapping[str, str], rules: Secrets) -> dict[str, str]:
+    """The secrets of an environment by name."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name != VARIABLE and _secret(name, value, rules)
+    }
+
+
+def redact(text: str) -> str:
+    """`text` without secrets (see `Redactor.text`)."""
+    return redactor().text(text)
+
+
+def redact_all(value: Any) -> Any:
+    """Everything in `value` without secrets (see `Redactor.value`); exporters call this last."""
+    return redactor().value(value)
+
+
+def _secret(name: str, value: str, rules: Secrets) -> bool:
+    if name in rules.ignore or not value:
+        return False
+    if name in rules.names:
+        return True
+    return any(fnmatchcase(name.upper(), p.upper()) for p in rules.patterns) and not _file(value)
+
+
+def _file(value: str) -> bool:
+    """Whether this is the place of a key and not a key."""
+    try:
+        return value.startswith("/") and Path(value).exists()
+    except (OSError, ValueError):
+        return False
