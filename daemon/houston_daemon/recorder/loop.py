@@ -20,7 +20,7 @@ from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
 from houston_daemon.recorder.maintenance import Maintenance
 from houston_daemon.recorder.protocol import Tell
-from houston_daemon.recorder.search import SearchIndexer
+from houston_daemon.recorder.search_process import SearchProcess
 from houston_daemon.recorder.sockets import Frames, Live, Router, bind
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
@@ -60,7 +60,7 @@ class Loop:
         self._controls = Controls(store)
         self._batch = Batch(store)
         self._maintenance = Maintenance(store)
-        self._search = SearchIndexer(store.home)
+        self._search = SearchProcess(store.home)
         self.board = StatusBoard(epoch, self._gauges())
         self._intake = Intake(self.board.status)
         self.works: list[Work] = []
@@ -69,11 +69,10 @@ class Loop:
         """Set by a call of the supervisor; the loop then ends when nothing is queued."""
 
     def open(self, group: str) -> None:
-        """Bind the sockets and begin to index; raises HoustonError."""
+        """Bind the sockets; raises HoustonError."""
         named = {"ingest": self._ingest.socket, "control": self._control.socket}
         for name, socket in {**named, "live": self._live.socket}.items():
             bind(socket, self._store.home, name, group)
-        self._search.start()
 
     def wake(self) -> None:
         """End the sleep; from any thread."""
@@ -135,6 +134,7 @@ class Loop:
             self.works = []
         self._live.count()
         self._maintenance.run()
+        self._search.tend()
         return bool(works)
 
     def _collect(self) -> list[Work]:

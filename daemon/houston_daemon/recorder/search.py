@@ -1,4 +1,9 @@
-"""The index side of `search.db`: a thread that reads committed events and makes them findable.
+"""The index side of `search.db`: a process that reads committed events and makes them findable.
+
+`python -m houston_daemon.recorder.search PARENT HOME`, started and watched by `search_process`. A
+process of its own, at a lower priority, because a thread would take turns with the recorder's for
+the interpreter. Bytes on its stdin say that there is news, and the end of it that the daemon stops;
+on its stdout it says how far it is, a `Report` a line.
 
 Never part of an ack, of `verify` or of a backup, and rebuilt whenever it is missing, damaged or
 ahead of the journal. Its schema:
@@ -11,24 +16,28 @@ is no letter or digit (`tag:rcountwords4f2a` filters by rollout); `indexed.seq` 
 that was looked at. The table is contentless: it finds events, the journal holds their text.
 """
 
-import logging
+import contextlib
+import os
+import select
 import sqlite3
-import threading
+import sys
 from pathlib import Path
 
 import msgspec
 
+from houston_daemon.service.tether import tie
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.store import blobs, opening, searchable
 
-LOGGER = logging.getLogger("houston.search")
 PAGE = 500
 """Events of one read transaction and of one write transaction."""
 RETRY_SECONDS = 5.0
 LULL_SECONDS = 0.25
-"""News gathers this long before it is indexed, so that commits and the index do not take turns."""
+"""News gathers this long before it is indexed: a page costs the same for one event and for many."""
+NICENESS = 10
+"""What this process gives way to the recorder and to workers by."""
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -39,46 +48,73 @@ INSERT OR IGNORE INTO indexed (id, seq) VALUES (1, 0);
 """
 
 
-class SearchIndexer:
-    """The thread; `start` it when the journal is open, `wake` it after commits."""
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far the index is, and what is wrong."""
 
-    def __init__(self, home: Home) -> None:
+    seq: int
+    """Newest event that was looked at."""
+    problem: str = ""
+    """Why the index lags; empty when it does not."""
+    note: str = ""
+    """Something for the daemon's log."""
+
+
+class Ended(Exception):
+    """The daemon stops, or has ended."""
+
+
+class Line:
+    """What comes from the recorder on stdin and goes to it on stdout."""
+
+    def __init__(self) -> None:
+        self._end = select.poll()
+        # Without any event asked for, only the end of the pipe is reported: bytes wake nobody.
+        self._end.register(sys.stdin.fileno(), 0)
+
+    def rest(self, seconds: float) -> None:
+        """Wait, whatever comes; raises Ended."""
+        if self._end.poll(seconds * 1000):
+            raise Ended
+
+    def news(self) -> None:
+        """Wait until there is news, and let more of it gather; raises Ended."""
+        if not os.read(sys.stdin.fileno(), 1):
+            raise Ended
+        self.rest(LULL_SECONDS)
+        while select.select([sys.stdin], [], [], 0)[0]:
+            if not os.read(sys.stdin.fileno(), 65_536):
+                raise Ended
+
+    def say(self, report: Report) -> None:
+        """One line; raises Ended when nobody listens any more."""
+        try:
+            os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
+        except BrokenPipeError:
+            raise Ended from None
+
+
+class Indexer:
+    """Follows the journal until the line ends."""
+
+    def __init__(self, home: Home, line: Line) -> None:
         self._home = home
-        self._news = threading.Event()
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="houston-search", daemon=True)
-        self.seq = 0
-        """Newest event that was looked at; read by the status."""
-        self.problem = ""
-        """Why the index lags; empty when it does not."""
+        self._line = line
+        self._seq = 0
+        self._problem = ""
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """There are new events."""
-        self._news.set()
-
-    def stop(self) -> None:
-        """End at the next page; waits for it."""
-        self._ends.set()
-        self._news.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ends.is_set():
+    def run(self) -> None:
+        """Index; raises Ended."""
+        while True:
             try:
                 self._follow()
             except (sqlite3.DatabaseError, OSError, HoustonError) as problem:
-                self._ends.wait(self._stumble(problem))
+                self._line.rest(self._stumble(problem))
 
     def _stumble(self, problem: Exception) -> float:
         """Say why the index lags; seconds until the next try."""
-        if str(problem) != self.problem:
-            LOGGER.warning("search.db lags: %s", problem)
-        self.problem = str(problem)
+        if str(problem) != self._problem:
+            self._line.say(Report(self._seq, str(problem), f"search.db lags: {problem}"))
+        self._problem = str(problem)
         if isinstance(problem, sqlite3.OperationalError | OSError | HoustonError):
             return RETRY_SECONDS
         # Anything but a lack of space or a lock means a damaged file: make a new one.
@@ -88,33 +124,35 @@ class SearchIndexer:
     def _follow(self) -> None:
         index = _open(self._home)
         try:
-            self.seq = index.execute("SELECT seq FROM indexed").fetchone()[0]
-            self.problem = ""
-            while not self._ends.is_set():
-                if not self._page(index):
-                    self._news.wait()
-                    self._ends.wait(LULL_SECONDS)
-                    self._news.clear()
+            self._seq = index.execute("SELECT seq FROM indexed").fetchone()[0]
+            self._problem = ""
+            while True:
+                more = self._page(index)
+                self._line.say(Report(self._seq))
+                if more:
+                    self._line.rest(0)
+                else:
+                    self._line.news()
         finally:
             index.close()
 
     def _page(self, index: sqlite3.Connection) -> bool:
         """Index the next events; whether there were any."""
-        newest, events = _read(self._home, self.seq)
-        if newest < self.seq:
-            LOGGER.warning("search.db is ahead of the journal and is made anew")
+        newest, events = self._read()
+        if newest < self._seq:
+            self._note("search.db is ahead of the journal and is made anew")
             index.executescript(
                 "BEGIN; INSERT INTO entries(entries) VALUES ('delete-all');"
                 " UPDATE indexed SET seq = 0; COMMIT;"
             )
-            self.seq = 0
+            self._seq = 0
             return True
         if not events:
             return False
         index.execute("BEGIN")
         try:
             for seq, rollout, kind, body in events:
-                text = _text(seq, kind, body)
+                text = self._text(seq, kind, body)
                 if text:
                     index.execute(
                         "INSERT INTO entries (rowid, tag, text) VALUES (?, ?, ?)",
@@ -128,17 +166,42 @@ class SearchIndexer:
                 index.execute("ROLLBACK")
             raise
         point("recorder.search.after")
-        self.seq = events[-1][0]
+        self._seq = events[-1][0]
         return True
 
+    def _read(self) -> tuple[int, list[tuple[int, str, str, bytes]]]:
+        """The journal's newest sequence, and a page of events with their bodies."""
+        journal = opening.open_journal(self._home).connection
+        try:
+            newest = journal.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+            rows = journal.execute(
+                "SELECT seq, rollout, kind, body, blob FROM events WHERE seq > ?"
+                " ORDER BY seq LIMIT ?",
+                (self._seq, PAGE),
+            ).fetchall()
+        finally:
+            journal.close()
+        return newest, [(*row[:3], self._body(*row[3:])) for row in rows]
 
-def _text(seq: int, kind: str, body: bytes) -> str:
-    """What can be found of an event; nothing of one that is erased or damaged."""
-    try:
-        return searchable.text_of(kind, body) if body else ""
-    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        LOGGER.warning("event %s is not searchable: %s", seq, problem)
-        return ""
+    def _body(self, body: bytes | None, blob: str | None) -> bytes:
+        if body is not None or blob is None:
+            return body or b""
+        try:
+            return blobs.read(self._home, blob)
+        except HoustonError as problem:
+            self._note(f"not searchable: {problem}")
+            return b""
+
+    def _text(self, seq: int, kind: str, body: bytes) -> str:
+        """What can be found of an event; nothing of one that is erased or damaged."""
+        try:
+            return searchable.text_of(kind, body) if body else ""
+        except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+            self._note(f"event {seq} is not searchable: {problem}")
+            return ""
+
+    def _note(self, text: str) -> None:
+        self._line.say(Report(self._seq, self._problem, text))
 
 
 def _open(home: Home) -> sqlite3.Connection:
@@ -156,25 +219,14 @@ def _remove(path: Path) -> None:
         path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-def _read(home: Home, after: int) -> tuple[int, list[tuple[int, str, str, bytes]]]:
-    """The journal's newest sequence, and a page of events after `after` with their bodies."""
-    journal = opening.open_journal(home).connection
-    try:
-        newest = journal.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
-        rows = journal.execute(
-            "SELECT seq, rollout, kind, body, blob FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
-            (after, PAGE),
-        ).fetchall()
-    finally:
-        journal.close()
-    return newest, [(*row[:3], _body(home, *row[3:])) for row in rows]
+def main() -> None:
+    """The process: ends with its parent, with its stdin, or by itself only through a fault."""
+    parent, home = int(sys.argv[1]), Home(Path(sys.argv[2]))
+    if tie(parent):
+        os.nice(NICENESS)
+        with contextlib.suppress(Ended):
+            Indexer(home, Line()).run()
 
 
-def _body(home: Home, body: bytes | None, blob: str | None) -> bytes:
-    if body is not None or blob is None:
-        return body or b""
-    try:
-        return blobs.read(home, blob)
-    except HoustonError as problem:
-        LOGGER.warning("not searchable: %s", problem)
-        return b""
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,10 @@
 """What reaches consoles without asking: notices of commits, and text that can be found."""
 
 import contextlib
+import os
+import signal
 import sqlite3
+from pathlib import Path
 
 import zmq
 
@@ -108,3 +111,36 @@ def test_arguments_of_any_shape_are_indexed(station: Station) -> None:
     worker.sample(1, calls=(odd, call(1, 1)), thought=sample(1).thought)
     assert caught_up(station)
     assert len(find(station, "gnu")) == 1
+
+
+def indexer(station: Station) -> int | None:
+    """The process that keeps search.db of this station."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if (
+                b"houston_daemon.recorder.search" in words
+                and str(station.home.path).encode() in words
+            ):
+                return int(folder.name)
+    return None
+
+
+def test_the_indexer_is_started_again_when_it_dies_and_ends_with_the_recorder(
+    station: Station,
+) -> None:
+    person, worker = station.person(), station.working()
+    worker.sample(1, thought="the first aardvark")
+    assert caught_up(station)
+    killed = indexer(station)
+    assert killed
+    os.kill(killed, signal.SIGKILL)
+    worker.sample(1, attempt=2, thought="the second aardvark")
+    assert until(lambda: person.ask(wire.AskStatus()).last_error)
+    assert caught_up(station)
+    assert len(find(station, "aardvark")) == 2
+    assert until(lambda: person.ask(wire.AskStatus()).search_lag == 0)
+    assert not person.ask(wire.AskStatus()).last_error
+    assert indexer(station) not in (None, killed)
+    station.stop()
+    assert indexer(station) is None
