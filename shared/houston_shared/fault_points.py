@@ -1,8 +1,8 @@
 """Every point at which a fault can be ordered: its name, its module, what is about to happen there.
 
-Names say whose process it is: `recorder` and `supervisor` are the daemon, `nursery` its child that
-forks workers, `worker` one of these (with its environment, host and engine client). A test holds
-this table against the source.
+Names say whose process it is: `recorder` and `supervisor` are the daemon, `search` its child that
+indexes, `nursery` its child that forks workers, `worker` one of these (with its environment, host
+and engine client). A test holds this table against the source.
 """
 
 POINTS: dict[str, tuple[str, str]] = {
@@ -100,8 +100,8 @@ POINTS: dict[str, tuple[str, str]] = {
         "recorder/loop.py",
         "a clean stop: all is written, the database is open",
     ),
-    "recorder.search.before": ("recorder/search.py", "a page of the search index is not committed"),
-    "recorder.search.after": ("recorder/search.py", "a page of the search index is committed"),
+    "search.page.before": ("recorder/search.py", "a page of the search index is not committed"),
+    "search.page.after": ("recorder/search.py", "a page of the search index is committed"),
     "supervisor.lock.before": ("service/process.py", "the home is about to be taken"),
     "supervisor.lock.after": ("service/process.py", "the home is held, nothing else is done"),
     "supervisor.recorder.before": ("service/process.py", "the recorder is about to start"),

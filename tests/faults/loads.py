@@ -1,0 +1,47 @@
+"""What rollouts do while things die: tasks and scripts that come by every point of a worker."""
+
+from typing import Any
+
+from tests.faults.ground import Ground
+
+LONG = "x" * 70_000
+"""More than a row holds: it becomes a blob."""
+
+
+def null(ground: Ground, steps: int = 40, delay: float = 0.02) -> Any:
+    """Many cheap steps, a large thought now and then, and a context that is forked often."""
+    script = [
+        {
+            "thought": f"{i} {LONG if i % 9 == 4 else ''}",
+            "calls": [{"name": "noop", "arguments": {"text": f"step {i} " + "y" * 400}}] * 2,
+            "delay": delay,
+        }
+        for i in range(1, steps + 1)
+    ]
+    text = 'environment = "null"\n[budget]\ncontext_tokens = 40000\nobservation_tokens = 2000\n'
+    return ground.task("null", text, script)
+
+
+def workstation(ground: Ground, steps: int = 10, delay: float = 0.05) -> Any:
+    """A terminal that says who its shell is, a file that grows by a line a step, evaluations."""
+    script: list[dict[str, Any]] = [
+        {
+            "thought": f"line {i}",
+            "calls": [
+                call("run_command", command=f"echo shell $$; echo {i} >> log.txt"),
+                call("create_file", path=f"file-{i}.txt", content=f"{i}\n"),
+                *([call("eval")] if i == 4 else []),
+            ],
+            "delay": delay,
+        }
+        for i in range(1, steps + 1)
+    ]
+    text = (
+        "[workspace]\nsource = 'workspace'\n[budget]\ncommand_seconds = 5\n"
+        "[evaluate]\ncommand = 'echo {\\\"overall_score\\\": 50}'\nseconds = 8\n"
+    )
+    return ground.task("station", text, script)
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}

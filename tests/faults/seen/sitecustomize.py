@@ -1,0 +1,14 @@
+"""Makes the workers of a daemon under test write down what they say and hear.
+
+Python imports this by itself when its folder is on PYTHONPATH. It acts only in a nursery, whose
+workers are forked from it: each line goes to `$HOUSTON_WITNESS` with one write, before a message is
+sent and after its answer was read, so that what a worker knew survives its death.
+"""
+
+import os
+import sys
+
+if "houston_daemon.service.nursery" in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
+    from tests.faults.witness import attend
+
+    attend(os.environ["HOUSTON_WITNESS"])
