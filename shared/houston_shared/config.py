@@ -182,6 +182,13 @@ class Loaded(msgspec.Struct, frozen=True):
         return user_state_path("houston") / self.home.key
 
 
+def fingerprint(config: Configuration) -> str:
+    """Short hash of a configuration: tells whether a running daemon has the same one."""
+    import hashlib  # 4 ms that reading commands do not pay
+
+    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
+
+
 def load(
     home: str | None = None,
     file: str | None = None,

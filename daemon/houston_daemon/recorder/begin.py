@@ -19,36 +19,45 @@ from houston_shared.home import Home
 from houston_shared.store.bodies import DaemonStarted
 
 
-def begin(home: Home) -> tuple[Store, int]:
-    """Open the home for writing; returns the store and its epoch. Raises HoustonError."""
+def begin(home: Home, configuration: str = "") -> tuple[Store, int]:
+    """Open the home for writing; returns the store and its epoch. Raises HoustonError.
+
+    configuration: fingerprint of what the daemon runs with, for the audit.
+    """
     try:
-        return _begin(home)
+        return _begin(home, configuration)
     except (sqlite3.Error, UnicodeDecodeError) as problem:  # its words may quote the damage
         if not is_full(problem, home.path) or not ballast.release(home):
             raise _unusable(home, problem) from problem
     try:
-        return _begin(home)
+        return _begin(home, configuration)
     except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise _unusable(home, problem) from problem
 
 
-def _begin(home: Home) -> tuple[Store, int]:
+def _begin(home: Home, configuration: str) -> tuple[Store, int]:
     point("recorder.open.before")
     connection = open_writer(home)
     try:
         store = Store(home, connection, Journal(connection), Workers())
-        return store, _raise_epoch(store)
+        return store, _raise_epoch(store, configuration)
     except BaseException:
         connection.close()
         raise
 
 
-def _raise_epoch(store: Store) -> int:
+def _raise_epoch(store: Store, configuration: str) -> int:
     connection = store.connection
     connection.execute("BEGIN IMMEDIATE")
     row = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     epoch = int(row[0]) + 1 if row else 1
-    started = DaemonStarted(epoch=epoch, pid=os.getpid(), version=version("houston-agents"))
+    started = DaemonStarted(
+        epoch=epoch,
+        pid=os.getpid(),
+        version=version("houston-agents"),
+        configuration=configuration,
+        uid=os.geteuid(),
+    )
     store.journal.append(Key(), "daemon", started)
     assignments.settle(store)
     point("recorder.epoch.before")

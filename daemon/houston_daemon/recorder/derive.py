@@ -49,6 +49,10 @@ RULES: dict[str, Rule] = {
     "edit": derive_people.edit,
     "withdraw": derive_people.withdraw,
     "bookmark": derive_people.bookmark,
+    "stop": derive_rollout.clock,  # only the journal keeps it
+    "refused": derive_rollout.clock,
+    "erased": derive_rollout.clock,  # rows that change are derived again from the remainders
+    "repaired": derive_rollout.clock,
 }
 
 TABLES: dict[str, str] = {

@@ -3,14 +3,15 @@
 Where annotators share one login, the claimed name is kept and marked unverified.
 """
 
-import grp
 import os
-import pwd
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-_REMEMBER_SECONDS = 60.0
-"""How long a user's names and groups are believed before they are looked up again."""
+from houston_daemon.recorder.roles import Role, RoleBook, groups_of
+from houston_shared.config import Roles
+
+_REMEMBER_SECONDS = 5.0
+"""How long a user's name, groups and role are believed before they are looked up again."""
 _REMEMBER_PEERS = 1_000
 """Addresses that are remembered at most."""
 
@@ -21,8 +22,9 @@ class Peer(NamedTuple):
     uid: int
     name: str
     """Login name, or the number where there is none."""
-    member: bool
-    """Whether the user is in the annotators' group."""
+    role: Role | None
+    """None for who has no business here."""
+    pid: int = 0
 
     @property
     def owner(self) -> bool:
@@ -31,24 +33,36 @@ class Peer(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Under which name a person's message is kept."""
+    """Under which name a person's message is kept, and who stands behind it."""
 
     name: str
     uid: int
     verified: bool
+    """Whether the name is the login's own."""
+    pid: int
+    role: Role
 
     @property
     def by(self) -> str:
         """As an owner of a pause and in changes of state."""
         return f"person:{self.name}"
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What every event that a person caused says of them besides the name."""
+        return {"uid": self.uid, "verified": self.verified, "pid": self.pid, "role": self.role}
+
+    def owns(self, uid: int | None) -> bool:
+        """Whether this person may change what that user wrote."""
+        return self.role == "operator" or self.uid == uid
+
 
 class Identities:
-    """Peer addresses to users, remembered for a minute."""
+    """Peer addresses to users, remembered for a few seconds: who joins or leaves a group counts."""
 
-    def __init__(self, group: str) -> None:
-        """group: name of the annotators' group, empty for none."""
-        self._gid = grp.getgrnam(group).gr_gid if group else None
+    def __init__(self, group: str, roles: Roles | None = None) -> None:
+        """group: name of the annotators' group, empty for none. Raises ConfigurationError."""
+        self.book = RoleBook(roles or Roles(), group)
         self._known: dict[str, tuple[float, Peer]] = {}
 
     def peer(self, address: str | None) -> Peer | None:
@@ -63,22 +77,18 @@ class Identities:
             return None
         if len(self._known) >= _REMEMBER_PEERS:  # an address holds a process id: they never end
             self._known.clear()
-        peer = self._look_up(int(parts[1]), int(parts[2]))
+        peer = self._look_up(*map(int, parts[1:]))
         self._known[address] = (time.monotonic() + _REMEMBER_SECONDS, peer)
         return peer
 
-    def _look_up(self, uid: int, gid: int) -> Peer:
-        try:
-            name = pwd.getpwuid(uid).pw_name
-            groups = os.getgrouplist(name, gid)
-        except KeyError:
-            name, groups = str(uid), [gid]
-        return Peer(uid, name, self._gid is not None and self._gid in groups)
+    def _look_up(self, uid: int, gid: int, pid: int) -> Peer:
+        name, gids = groups_of(uid, gid)
+        return Peer(uid, name, self.book.role(uid, name, gids), pid)
 
 
 def author(peer: Peer, claimed: str) -> Author:
     """The name that counts; a claimed one is unverified where it is not the login's own."""
-    name = claimed.strip()
+    name, role = claimed.strip(), peer.role or "viewer"
     if not name or name == peer.name:
-        return Author(peer.name, peer.uid, verified=True)
-    return Author(name[:64], peer.uid, verified=False)
+        return Author(peer.name, peer.uid, True, peer.pid, role)
+    return Author(name[:64], peer.uid, False, peer.pid, role)

@@ -6,10 +6,21 @@ from typing import TypeVar
 
 import msgspec
 
+from houston_daemon.recorder.attempts import Attempts
+from houston_daemon.recorder.identity import Peer
+from houston_daemon.recorder.roles import NotAllowed, RoleBook
 from houston_daemon.recorder.sockets import Frames, Router
 from houston_daemon.recorder.store import Store
-from houston_daemon.recorder.work import FromPerson, FromWorker
-from houston_shared.wire import Denied, Refused, Status, control_request, ingest_request
+from houston_daemon.recorder.work import FromPerson, FromWorker, Work, denied
+from houston_shared.wire import (
+    ControlRequest,
+    Denied,
+    Present,
+    Refused,
+    Status,
+    control_request,
+    ingest_request,
+)
 
 LOGGER = logging.getLogger("houston.recorder")
 T = TypeVar("T")
@@ -18,16 +29,20 @@ T = TypeVar("T")
 class Intake:
     """Turns frames into work; says each kind of fault once in the log."""
 
-    def __init__(self, status: Callable[[Store], Status]) -> None:
-        """status: what answers a question for the daemon's status."""
+    def __init__(self, status: Callable[[Store], Status], book: RoleBook) -> None:
+        """status: what answers a question for the daemon's status. book: who may say what."""
         self._status = status
+        self._book = book
+        self.attempts = Attempts()
         self._complained: set[tuple[str, str]] = set()
 
     def from_worker(self, router: Router, frames: Frames) -> FromWorker | None:
         """Work for a frame on `ingest`; None when it was refused. Workers are the daemon's user."""
         fault = _stranger(frames, frames.peer is not None and frames.peer.owner)
         message = None
-        if not fault:
+        if fault:
+            self.attempts.note(frames.peer, "speaking as a worker")
+        else:
             message, fault = _decode(ingest_request, frames.body)
         if message is not None:
             return FromWorker(router, frames, message)
@@ -38,16 +53,39 @@ class Intake:
     def from_person(self, router: Router, frames: Frames) -> FromPerson | None:
         """Work for a frame on `control`; None when it was denied."""
         peer = frames.peer
-        fault = _stranger(frames, peer is not None and (peer.owner or peer.member))
+        fault = _stranger(frames, peer is not None and peer.role is not None)
         message = None
-        if not fault:
+        if fault:
+            self.attempts.note(peer, "speaking to the daemon")
+        else:
             message, fault = _decode(control_request, frames.body)
         if message is not None and peer is not None:
-            return FromPerson(router, frames, message, peer, self._status)
+            return self._admitted(router, frames, message, peer)
         self._complain("control", fault)
-        denied = Denied(cause=fault, effect="Nothing was changed.")
-        router.send(frames.routing, frames.request, denied)
+        answer = Denied(cause=fault, effect="Nothing was changed.")
+        router.send(frames.routing, frames.request, answer)
         return None
+
+    def refused(self, last: bool = False) -> list[Work]:
+        """Work that stores refused attempts which are due; with `last`, all there are."""
+        work = self.attempts.due(last)
+        return [work] if work else []
+
+    def _admitted(
+        self, router: Router, frames: Frames, message: ControlRequest, peer: Peer
+    ) -> FromPerson | None:
+        """Work for who has the role that the message needs."""
+        problem = self._book.refusal(peer, message)
+        if problem is None:
+            return FromPerson(router, frames, message, peer, self._status, self._note)
+        if not isinstance(message, Present):  # consoles say it every few seconds
+            self._note(peer, message, problem)
+        router.send(frames.routing, frames.request, denied(problem))
+        return None
+
+    def _note(self, peer: Peer, message: ControlRequest, problem: NotAllowed) -> None:
+        about = str(getattr(message, "rollout", "") or getattr(message, "id", ""))
+        self.attempts.note(peer, problem.what, problem.needs, about)
 
     def _complain(self, socket: str, fault: str) -> None:
         kind = (socket, fault.partition(":")[0])

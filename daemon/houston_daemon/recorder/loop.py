@@ -43,7 +43,12 @@ class Loop:
     """Everything between the sockets and the database."""
 
     def __init__(
-        self, store: Store, group: str, epoch: int, tell: Tell, calls: "deque[FromSupervisor]"
+        self,
+        store: Store,
+        identities: Identities,
+        epoch: int,
+        tell: Tell,
+        calls: "deque[FromSupervisor]",
     ) -> None:
         """calls: the supervisor's calls, filled from any thread; follow each with `wake`."""
         self._store = store
@@ -51,7 +56,6 @@ class Loop:
         self._tell = tell
         self._calls = calls
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        identities = Identities(group)
         self._ingest = Router(self._context, identities)
         self._control = Router(self._context, identities)
         self._live = Live(self._context)
@@ -62,7 +66,7 @@ class Loop:
         self._maintenance = Maintenance(store)
         self._search = SearchProcess(store.home)
         self.board = StatusBoard(epoch, self._gauges())
-        self._intake = Intake(self.board.status)
+        self._intake = Intake(self.board.status, identities.book)
         self.works: list[Work] = []
         """What is in hand; not empty after a failure."""
         self.stopping = False
@@ -142,6 +146,7 @@ class Loop:
         while self._calls:
             works.append(self._calls.popleft())
         works += _take(self._control, PEOPLE, self._intake.from_person)
+        works += self._intake.refused(last=self.stopping)
         works += self._holding.ready()
         if not self._holding.crowded:
             for work in _take(self._ingest, BATCH, self._intake.from_worker):

@@ -1,7 +1,7 @@
 """What people do to rollouts and the daemon: start, pause, resume, cancel, stop.
 
-Starting rollouts and stopping the daemon belong to the user who runs it; a task's evaluator and
-an unsandboxed agent run as that user.
+Who may do it is decided at the door (`roles`): these are operators' messages. A task's evaluator
+and an unsandboxed agent run as the user of the daemon.
 """
 
 import secrets
@@ -9,7 +9,7 @@ import secrets
 import msgspec
 
 from houston_daemon.recorder import blobs, states
-from houston_daemon.recorder.identity import Author, Peer
+from houston_daemon.recorder.identity import Author
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.people import rollout
 from houston_daemon.recorder.protocol import StopAsked, Wanted
@@ -18,8 +18,9 @@ from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.errors import ExitCode
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec, TaskRecord
+from houston_shared.secret_values import redact, redact_all
 from houston_shared.store.blobs import read
-from houston_shared.store.bodies import CancelAsked, StoredSpec
+from houston_shared.store.bodies import CancelAsked, StopAskedBy, StoredSpec
 from houston_shared.task import parse_task
 from houston_shared.wire import Done, StartRollouts, Steer, StopDaemon
 
@@ -28,9 +29,8 @@ START_LIMIT = 1_000
 """Rollouts of one request."""
 
 
-def start(store: Store, message: StartRollouts, author: Author, peer: Peer) -> Done:
+def start(store: Store, message: StartRollouts, author: Author) -> Done:
     """Queue rollouts; the same request again gives the same ids."""
-    _owner(peer, "start rollouts")
     if not 0 < len(message.request) <= 64 or not 0 < len(message.specs) <= START_LIMIT:
         raise denial(
             f"A start needs a request key and 1 to {START_LIMIT} rollouts.", code=ExitCode.USAGE
@@ -52,18 +52,36 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
         raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
     if spec.parent:
         rollout(store, spec.parent)
+    spec = without_secrets(spec)
     _remember_task(store, spec.task)
     id = _free_id(store, task.name)
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     body = StoredSpec(
         **{**fields, "rollout": id},
         by=author.by,
-        uid=author.uid,
         request=request,
         sandbox=task.mapped.kind,
+        **author.fields,
     )
     store.journal.append(Key(id), "spec", blobs.stored(store.home, body))
     return id
+
+
+def without_secrets(spec: RolloutSpec) -> RolloutSpec:
+    """The spec as it is stored: task and engine settings without secrets; paths stay as they are.
+
+    The worker that reads it back finds keys where the daemon has them: in its environment.
+    """
+    task = msgspec.structs.replace(
+        spec.task,
+        definition=redact(spec.task.definition),
+        instructions=redact(spec.task.instructions),
+    )
+    settings = dict(spec.engine_settings)
+    for key in ("environment", "command", "url"):
+        if key in settings:
+            settings[key] = redact_all(settings[key])
+    return msgspec.structs.replace(spec, task=task, engine_settings=settings)
 
 
 def _remember_task(store: Store, task: TaskRecord) -> None:
@@ -104,7 +122,7 @@ def steer(store: Store, message: Steer, author: Author) -> Done:
 
 def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if row.state != "paused":
-        return states.move(store, row, "paused", author.by, reason)
+        return states.move(store, row, "paused", author.by, reason, author=author)
     if row.paused_by.startswith("person:"):
         return store.journal.seq
     raise denial(f"{row.id} is already paused by {row.paused_by} ({row.reason}).")
@@ -118,7 +136,7 @@ def _resume(store: Store, row: Rollout, author: Author, reason: str) -> int:
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
             "houston daemon status",
         )
-    return states.resume(store, row, author.by, reason)
+    return states.resume(store, row, author.by, reason, author)
 
 
 def _cancel(store: Store, row: Rollout, author: Author, reason: str) -> int:
@@ -128,18 +146,14 @@ def _cancel(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if states.ended(row):
         raise denial(f"{row.id} has already ended ({row.state}).", f"houston rollout show {row.id}")
     if store.workers.of(row.id) is None:
-        return states.move(store, row, "cancelled", author.by, reason)
-    body = CancelAsked(by=author.by, reason=reason)
+        return states.move(store, row, "cancelled", author.by, reason, author=author)
+    body = CancelAsked(by=author.by, reason=redact(reason), **author.fields)
     return store.journal.append(Key(row.id), "cancel", body)
 
 
-def stop(store: Store, message: StopDaemon, peer: Peer) -> Done:
+def stop(store: Store, message: StopDaemon, author: Author) -> Done:
     """Ask the supervisor to drain and end."""
-    _owner(peer, "stop the daemon")
+    asked = StopAskedBy(by=author.by, keep_engine=message.keep_engine, **author.fields)
+    store.journal.append(Key(), "stop", asked)
     store.tells.append(StopAsked(message.keep_engine))
     return Done(seq=store.journal.seq)
-
-
-def _owner(peer: Peer, what: str) -> None:
-    if not peer.owner:
-        raise denial(f"Only the user who runs the daemon may {what}; you are {peer.name}.")

@@ -13,14 +13,16 @@ from typing import TypeVar
 
 from houston_daemon.recorder import assignments, folders
 from houston_daemon.recorder.begin import begin
+from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.loop import Loop
 from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Tell
 from houston_daemon.recorder.status import Reported
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
-from houston_shared.config import Configuration
+from houston_shared.config import Configuration, fingerprint
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.secret_values import redact, redact_all
 
 LOGGER = logging.getLogger("houston.recorder")
 T = TypeVar("T")
@@ -34,6 +36,8 @@ class Recorder:
         self.epoch = 0
         self._home = home
         self._group = config.daemon.group
+        self._roles = config.roles
+        self._fingerprint = fingerprint(config)
         self._tell = tell
         self._calls: deque[FromSupervisor] = deque()
         self._guard = threading.Lock()
@@ -62,7 +66,7 @@ class Recorder:
 
     def report(self, workers: int, engines: Mapping[str, str], error: str = "") -> None:
         """What `Status` says about workers and engines from now on."""
-        said = Reported(workers, dict(engines), error)
+        said = Reported(workers, redact_all(dict(engines)), redact(error))
         self._call(lambda _: setattr(self._running().board, "reported", said))
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
@@ -139,8 +143,9 @@ class Recorder:
 
     def _open(self) -> Loop:
         folders.prepare(self._home, self._group)
-        store, self.epoch = begin(self._home)
-        loop = Loop(store, self._group, self.epoch, self._tell, self._calls)
+        identities = Identities(self._group, self._roles)
+        store, self.epoch = begin(self._home, self._fingerprint)
+        loop = Loop(store, identities, self.epoch, self._tell, self._calls)
         try:
             loop.open(self._group)
         except BaseException:

@@ -5,11 +5,13 @@ moves is written down here.
 """
 
 from houston_daemon.recorder import open_step
+from houston_daemon.recorder.identity import Author
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.protocol import Wanted
 from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.faults import point
 from houston_shared.records import ENDED, STANDS, TRANSITIONS, RolloutState
+from houston_shared.secret_values import redact
 from houston_shared.store.bodies import StoredState
 
 ENGINE = "engine"
@@ -19,9 +21,19 @@ REASON_LIMIT = 2_000
 
 
 def move(
-    store: Store, row: Rollout, state: RolloutState, by: str, reason: str = "", active_us: int = 0
+    store: Store,
+    row: Rollout,
+    state: RolloutState,
+    by: str,
+    reason: str = "",
+    active_us: int = 0,
+    author: Author | None = None,
 ) -> int:
-    """Append the change of state and return its sequence; raises ValueError for a wrong one."""
+    """Append the change of state and return its sequence; raises ValueError for a wrong one.
+
+    author: the person who asked for it, where there is one.
+    """
+    reason = redact(reason)
     if state not in TRANSITIONS[row.state]:
         raise ValueError(f"{row.id} is {row.state} and cannot become {state}")
     if state in ("cancelled", "failed"):
@@ -31,7 +43,8 @@ def move(
             reason = f"{how}: {reason}" if reason else how
     if len(reason) > REASON_LIMIT:
         reason = f"{reason[: REASON_LIMIT - 2]} …"
-    change = StoredState(state=state, by=by, reason=reason, active_us=active_us)
+    who = author.fields if author else {}
+    change = StoredState(state=state, by=by, reason=reason, active_us=active_us, **who)
     point("recorder.state.before")
     seq = store.journal.append(Key(row.id), "state", change)
     point("recorder.state.after")
@@ -47,9 +60,12 @@ def stands(store: Store, rollout: str) -> None:
     store.connection.execute("UPDATE rollouts SET activity = ? WHERE id = ?", (STANDS, rollout))
 
 
-def resume(store: Store, row: Rollout, by: str, reason: str = "") -> int:
+def resume(
+    store: Store, row: Rollout, by: str, reason: str = "", author: Author | None = None
+) -> int:
     """End a pause: the worker goes on, or the rollout waits for one."""
-    return move(store, row, "running" if store.workers.of(row.id) else "queued", by, reason)
+    state: RolloutState = "running" if store.workers.of(row.id) else "queued"
+    return move(store, row, state, by, reason, author=author)
 
 
 def ended(row: Rollout) -> bool:

@@ -9,6 +9,7 @@ from houston_daemon.recorder import control_state, ingest, operate, people
 from houston_daemon.recorder.identity import Peer, author
 from houston_daemon.recorder.journal import Body
 from houston_daemon.recorder.refusal import Refusal
+from houston_daemon.recorder.roles import NotAllowed
 from houston_daemon.recorder.sockets import Frames, Router
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode, HoustonError
@@ -108,12 +109,15 @@ class FromPerson(Work):
         message: ControlRequest,
         peer: Peer,
         status: Callable[[Store], Status],
+        refused: Callable[[Peer, ControlRequest, NotAllowed], None],
     ) -> None:
+        """refused: told when the message turns out to be another's to send."""
         self._router = router
         self._frames = frames
         self._message = message
         self._peer = peer
         self._status = status
+        self._refused = refused
         self._reply: Done | Denied | Status | None = None
 
     def do(self, store: Store) -> None:
@@ -133,21 +137,18 @@ class FromPerson(Work):
             case Steer() as message:
                 self._reply = operate.steer(store, message, who)
             case StartRollouts() as message:
-                self._reply = operate.start(store, message, who, self._peer)
+                self._reply = operate.start(store, message, who)
             case StopDaemon() as message:
-                self._reply = operate.stop(store, message, self._peer)
+                self._reply = operate.stop(store, message, who)
             case AskStatus():
                 self._reply = self._status(store)
 
     def refuse(self, problem: Refusal | HoustonError) -> None:
         """A person hears cause, effect and next command."""
+        if isinstance(problem, NotAllowed):
+            self._refused(self._peer, self._message, problem)
         if isinstance(problem, HoustonError):
-            self._reply = Denied(
-                cause=problem.cause,
-                effect=problem.effect,
-                next=problem.next,
-                code=int(problem.code),
-            )
+            self._reply = denied(problem)
         else:
             self._reply = Denied(
                 cause=problem.reason, effect="Nothing was changed.", code=ExitCode.FAILED
@@ -156,6 +157,13 @@ class FromPerson(Work):
     def answer(self, store: Store, controls: Callable[[str], Control]) -> None:
         """Send it."""
         self._router.send(self._frames.routing, self._frames.request, self._reply)
+
+
+def denied(problem: HoustonError) -> Denied:
+    """What a person hears of an error."""
+    return Denied(
+        cause=problem.cause, effect=problem.effect, next=problem.next, code=int(problem.code)
+    )
 
 
 class FromSupervisor(Work):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from houston_daemon.service import ready
 from houston_daemon.service.log import last_line
-from houston_daemon.service.process import fingerprint, make_folders
-from houston_shared.config import Loaded
+from houston_daemon.service.process import make_folders
+from houston_shared.config import Loaded, fingerprint
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.lock import Owner, holder, unusable

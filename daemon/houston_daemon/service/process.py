@@ -1,12 +1,9 @@
 """The daemon's process: arguments, lock, log and readiness around the supervisor's loop."""
 
 import argparse
-import hashlib
 import os
 import signal
 from pathlib import Path
-
-import msgspec
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import ready
@@ -29,7 +26,7 @@ from houston_daemon.supervisor import (
     exit_within,
 )
 from houston_shared.clock import iso, now_us
-from houston_shared.config import Configuration, Loaded, load
+from houston_shared.config import Loaded, fingerprint, load
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -81,11 +78,6 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
         return int(problem.code)
     finally:
         lock.release()
-
-
-def fingerprint(config: Configuration) -> str:
-    """Short hash of a configuration: tells whether a running daemon has the same one."""
-    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
 
 
 def make_folders(home: Home) -> None:

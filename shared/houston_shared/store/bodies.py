@@ -26,6 +26,41 @@ class DaemonStarted(Record, frozen=True):
     epoch: int
     pid: int
     version: str
+    configuration: str = ""
+    """Fingerprint of the configuration it runs with."""
+    uid: int | None = None
+    """The user who runs it."""
+
+
+class StopAskedBy(Record, frozen=True):
+    """Somebody asked the daemon to stop."""
+
+    by: str
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+    keep_engine: bool = False
+
+
+class RefusedAttempt(Record, frozen=True):
+    """Somebody was refused for who they are."""
+
+    by: str
+    """Login name or number; `unknown` without the kernel's word."""
+    what: str
+    """What they wanted, in words."""
+    uid: int
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+    """The role they have; empty for none."""
+    needs: str = ""
+    """The role that it needs; empty where no role would do."""
+    about: str = ""
+    """The rollout or guidance that was meant."""
+    times: int = 1
+    """Attempts that this event stands for, since the last one of the same user at the same."""
 
 
 class StoredSpec(RolloutSpec, frozen=True):
@@ -34,6 +69,12 @@ class StoredSpec(RolloutSpec, frozen=True):
     by: str = ""
     """`person:<name>`."""
     uid: int | None = None
+    verified: bool = True
+    """Whether the name is the kernel's word; here and below."""
+    pid: int = 0
+    """The process that asked; here and below."""
+    role: str = ""
+    """The role it had; here and below."""
     request: str = ""
     """Idempotency key of the start."""
     sandbox: str = "bubblewrap"
@@ -59,9 +100,13 @@ class StoredObservation(ObservationBody, frozen=True):
 
 
 class StoredState(StateChange, frozen=True):
-    """A change of state with the rollout's active time, where a worker told it."""
+    """A change of state: with the active time where a worker told it, or with who asked for it."""
 
     active_us: int = 0
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 class Clock(Record, frozen=True):
@@ -75,6 +120,10 @@ class CancelAsked(Record, frozen=True):
 
     by: str
     reason: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 class GuidanceQueued(Record, frozen=True):
@@ -86,6 +135,8 @@ class GuidanceQueued(Record, frozen=True):
     mode: GuidanceMode
     uid: int | None = None
     verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 class GuidanceEdited(Record, frozen=True):
@@ -96,6 +147,9 @@ class GuidanceEdited(Record, frozen=True):
     text: str
     by: str
     uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 class GuidanceWithdrawn(Record, frozen=True):
@@ -104,6 +158,9 @@ class GuidanceWithdrawn(Record, frozen=True):
     id: str
     by: str
     uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 class Delivery(Record, frozen=True):
@@ -121,6 +178,38 @@ class Bookmarked(Record, frozen=True):
     remove: bool = False
     uid: int | None = None
     verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class Erased(Record, frozen=True):
+    """Bodies of earlier events were erased; their hashes stay, and the chain holds.
+
+    What is left of each (its remainder: what derived rows need, and marks in place of texts) lies
+    in its row; this event vouches for it.
+    """
+
+    by: str
+    """`person:<name>`."""
+    seqs: tuple[int, ...]
+    remainders: tuple[bytes, ...]
+    """SHA-256 of each remainder."""
+    reason: str = ""
+    archive: str = ""
+    """The file that holds the rollout as it was; empty where nothing was kept."""
+    uid: int | None = None
+
+
+class Repaired(Record, frozen=True):
+    """A repair set events aside, or took some whose place in the chain could not be checked."""
+
+    by: str
+    seqs: tuple[int, ...]
+    rows: tuple[bytes, ...]
+    """`chain.row_hash` of each row as the repair left it."""
+    copies: str
+    """Folder of the home with the files as they were, and every event that was set aside."""
+    uid: int | None = None
 
 
 TYPES: dict[str, type[Record]] = {
@@ -142,5 +231,11 @@ TYPES: dict[str, type[Record]] = {
     "edit": GuidanceEdited,
     "withdraw": GuidanceWithdrawn,
     "bookmark": Bookmarked,
+    "stop": StopAskedBy,
+    "refused": RefusedAttempt,
+    "erased": Erased,
+    "repaired": Repaired,
 }
 """Kind of an event → type of its body."""
+ASIDE = "aside"
+"""Kind of a row that keeps the place of an event which `houston repair` set aside: no body."""

@@ -38,7 +38,7 @@ def test_a_peer_is_who_the_kernel_says(name: str) -> None:
     assert (peer.uid if peer else None) == uid
     if peer:
         assert peer.owner == (uid in (os.geteuid(), 0))
-        assert not peer.member
+        assert peer.role == ("operator" if peer.owner else None)
 
 
 CLAIMS = {
@@ -52,9 +52,9 @@ CLAIMS = {
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_is_verified_only_when_it_is_the_login(name: str) -> None:
     claimed, expected = CLAIMS[name]
-    found = author(Peer(1000, "ada", False), claimed)
+    found = author(Peer(1000, "ada", "annotator", 12), claimed)
     assert (found.name, found.verified) == expected
-    assert found.uid == 1000
+    assert (found.uid, found.pid, found.role) == (1000, 12, "annotator")
 
 
 HEADS: dict[str, bytes] = {

@@ -8,9 +8,8 @@ import pytest
 
 from houston_daemon.service import filesystem, ready
 from houston_daemon.service.notify import notify
-from houston_daemon.service.process import fingerprint
 from houston_daemon.service.rollouts import hidden, specs
-from houston_shared.config import Configuration, Daemon, Engine, Loaded, load
+from houston_shared.config import Configuration, Daemon, Engine, Loaded, fingerprint, load
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.home import Home
 from houston_shared.lock import Owner
