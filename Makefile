@@ -3,20 +3,23 @@
 #   make test    linters, types, layering, every test with real processes, model and vLLM
 #   make bench   figures as JSON in bench/results/
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint types layers unit system engine pictures clean
+.PHONY: help demo test bench lint types layers unit system test-system engine pictures clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= python3
 # Debian package and the command it brings.
 SYSTEM := tmux:tmux git:git bubblewrap:bwrap
+# What only tests need: the tracer of the power cuts is C.
+TEST_SYSTEM := gcc:cc libc6-dev:cc
 
 help:
 	@sed -n '2,4p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
-system:
+test-system: SYSTEM := $(TEST_SYSTEM)
+system test-system:
 	@missing=""; \
 	for pair in $(SYSTEM); do \
 	  command -v $${pair#*:} >/dev/null 2>&1 || missing="$$missing $${pair%%:*}"; \
@@ -45,7 +48,7 @@ $(BIN)/.base: pyproject.toml | system
 	@$(BIN)/pip install -q -e '.[local]'
 	@touch $@
 
-$(BIN)/.dev: $(BIN)/.base
+$(BIN)/.dev: $(BIN)/.base | test-system
 	@$(BIN)/pip install -q -e '.[local,dev]'
 	@touch $@
 

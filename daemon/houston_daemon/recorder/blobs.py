@@ -7,10 +7,11 @@ hash stands in its event. A blob that no event names (a crash in between) is har
 import hashlib
 import os
 import threading
+from pathlib import Path
 
 import zstandard
 
-from houston_daemon.recorder.head_file import sync_folder
+from houston_daemon.recorder.durable import sync_folder
 from houston_daemon.recorder.journal import INLINE_LIMIT, Body
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -34,11 +35,17 @@ def write(home: Home, data: bytes) -> str:
     packed = zstandard.ZstdCompressor(level=LEVEL).compress(data)
     name = hashlib.sha256(packed).hexdigest()
     path = blobs.place(home, name)
-    if path.exists() and path.read_bytes() == packed:
-        return name
-    made = not path.parent.exists()
+    if not (path.exists() and path.read_bytes() == packed):
+        _replace(home, path, packed)
+    # Also where both were found: a process killed before it synced them left them so.
+    sync_folder(path.parent)
+    sync_folder(home.blobs)
+    return name
+
+
+def _replace(home: Home, path: Path, packed: bytes) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    beside = path.with_name(f"{name}.{threading.get_ident()}.new")
+    beside = path.with_name(f"{path.stem}.{threading.get_ident()}.new")
     try:
         point("recorder.blob.before")
         with beside.open("wb") as file:
@@ -53,10 +60,6 @@ def write(home: Home, data: bytes) -> str:
         beside.unlink(missing_ok=True)
         raise
     point("recorder.blob.named")
-    sync_folder(path.parent)
-    if made:
-        sync_folder(home.blobs)
-    return name
 
 
 def _share(home: Home, folder: os.PathLike[str], file: os.PathLike[str]) -> None:

@@ -7,6 +7,7 @@ import grp
 import os
 from pathlib import Path
 
+from houston_daemon.recorder.durable import sync_above, sync_folder
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 
@@ -14,7 +15,7 @@ FOLDERS = ("path", "run", "blobs", "logs")
 
 
 def prepare(home: Home, group: str) -> None:
-    """Make the home and what lies in it; raises HoustonError when that is not possible."""
+    """Make the home and what lies in it, durably; raises HoustonError when it is not possible."""
     gid = _gid(group)
     mode = 0o700 if gid is None else 0o2750
     try:
@@ -25,6 +26,8 @@ def prepare(home: Home, group: str) -> None:
                 os.chown(folder, -1, gid)
             folder.chmod(mode)
         _database(home, gid)
+        sync_folder(home.path)
+        sync_above(home.path)
     except OSError as problem:
         raise HoustonError(
             f"The home {home.path} cannot be prepared: {problem.strerror} ({problem.filename}).",

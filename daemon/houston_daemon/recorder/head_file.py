@@ -6,10 +6,10 @@ crash, cannot be told from what was never stored; after a clean stop there is no
 """
 
 import os
-from pathlib import Path
 
 import msgspec
 
+from houston_daemon.recorder.durable import sync_folder
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -58,15 +58,6 @@ def write(home: Home, seq: int, chain: bytes) -> None:
     beside.replace(home.head_file)
     point("recorder.head.named")
     sync_folder(home.path)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _bytes(head: Head) -> bytes:

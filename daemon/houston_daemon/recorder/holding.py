@@ -32,11 +32,12 @@ class Holding:
         self._written: deque[tuple[FromWorker, Future[Body]]] = deque()
         self.count = 0
         self._bytes = 0
+        self._closed = False
 
     @property
     def crowded(self) -> bool:
         """Whether `ingest` should not be read for now."""
-        return self._bytes > LIMIT
+        return self._closed or self._bytes > LIMIT
 
     def put(self, work: FromWorker) -> Work | None:
         """The work if it can be done now; else it comes back from `ready`."""
@@ -63,14 +64,15 @@ class Holding:
             while queue and (queue[0].slot is None or queue[0].size <= INLINE_LIMIT):
                 done.append(_with_body(queue[0]))
                 self._hold(queue.popleft(), -1)
-            if queue:
+            if queue and not self._closed:
                 self._submit(queue[0])
-            else:
+            else:  # at the end, what was not begun stays unanswered: its worker says it again
                 del self._queues[work.message.rollout]
         return done
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for what is being written; nothing more can be put in."""
+        self._closed = True
         self._writer.shutdown(wait=True)
 
     def _hold(self, work: FromWorker, sign: int) -> None:

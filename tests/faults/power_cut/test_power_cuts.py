@@ -1,0 +1,106 @@
+"""The power goes at any moment: nothing acked is lost, nothing is corrupt, the recorder goes on.
+
+A real recorder works, is killed, stopped and started again while a tracer notes every change and
+every sync of its files; then the power is cut at many places of that trace. The long form is
+`bench/durability`. That these checks can fail is shown by disks that lie about their syncs.
+"""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.power_cut import cuts, life, trace
+from tests.faults.power_cut.disk import Cut
+from tests.faults.power_cut.replay import Replay, differences
+from tests.faults.power_cut.trace import Record
+
+CUTS = 120
+SEED = 20261
+Traced = tuple[list[Record], Path]
+
+
+@pytest.fixture(scope="module")
+def tracer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trace.compiled(tmp_path_factory.mktemp("tracer"))
+
+
+@pytest.fixture(scope="module")
+def traced(tracer: Path, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    folder = tmp_path_factory.mktemp("cut")
+    life.lead(folder / "disk", folder / "trace", tracer)
+    return trace.read(folder / "trace"), folder / "disk"
+
+
+def test_nothing_acked_is_lost(traced: Traced, tmp_path: Path) -> None:
+    found = cuts.cut_many(*traced, CUTS, SEED, scratch=tmp_path)
+    assert (found.cuts, found.lost, found.corrupt) == (CUTS, 0, 0), found.examples
+    assert found.checked > 100 * CUTS
+
+
+def test_the_trace_is_whole(traced: Traced) -> None:
+    """Followed to its end, the model holds what the real disk holds, byte for byte."""
+    records, root = traced
+    replay = Replay(root)
+    for record in records:
+        replay.feed(record)
+    assert differences(replay.root, root) == []
+    kinds = {record.op for record in records}
+    assert set("owtasSrumk") <= kinds, "checkpoints, blobs, heads and the ballast are in it"
+
+
+LIES: dict[str, Callable[[str], bool]] = {
+    "the WAL": lambda path: path.endswith("houston.db-wal"),
+    "the database": lambda path: path.endswith("houston.db"),
+    "large bodies": lambda path: "/blobs/" in path and path.endswith(".new"),
+    "names of large bodies": lambda path: "/blobs/" in path and path[-3:-2] == "/",
+    "names in the home": lambda path: path.endswith("/home"),
+    "the name of the home": lambda path: path.endswith("/disk"),
+    "the head file": lambda path: path.endswith("chain.head.new"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_disk_that_lies_is_noticed(traced: Traced, tmp_path: Path, lie: str) -> None:
+    found = cuts.cut_many(*traced, 24, SEED, lambda path: not LIES[lie](path), tmp_path)
+    assert found.lost or found.corrupt
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from houston_daemon.recorder import blobs
+from houston_shared.home import Home
+home = Home(Path(sys.argv[1]))
+if sys.argv[2] == "killed":
+    home.blobs.mkdir(parents=True)
+    for folder in (home.blobs.parent, home.path.parent):
+        os.fsync(os.open(folder, os.O_RDONLY))
+    blobs.sync_folder = lambda folder: os._exit(9)
+blobs.write(home, b"large " * 20_000)
+"""
+
+
+def test_a_large_body_that_a_killed_recorder_left_is_synced_when_it_is_found(
+    tracer: Path, tmp_path: Path
+) -> None:
+    """Killed between the rename and the sync of the folder: the name is there, not durable."""
+    disk, file = tmp_path / "disk", tmp_path / "trace"
+    disk.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": str(tracer)}
+    environment |= {"POWER_CUT_ROOT": str(disk), "POWER_CUT_TRACE": str(file)}
+    for how, code in (("killed", 9), ("whole", 0)):
+        command = [sys.executable, "-c", KILLED, str(disk / "home"), how]
+        assert subprocess.run(command, env=environment, check=False).returncode == code
+    replay = Replay(disk)
+    for record in trace.read(file):
+        replay.feed(record)
+    for seed in range(10):
+        place = tmp_path / f"after {seed}"
+        Cut(random.Random(seed)).write_out(replay.root, place)
+        (blob,) = (disk / "home" / "blobs").rglob("*.zst")
+        assert (place / blob.relative_to(disk)).read_bytes() == blob.read_bytes()
