@@ -15,6 +15,8 @@ _ROLES: dict[str, Tone] = {
 }
 
 
+HEARD = ("user", "tool")
+"""Roles in which a live tag is the daemon's: the system prompt explains it, a model may write it."""
 NO_IDS = "this engine gives no token ids"
 
 
@@ -67,18 +69,35 @@ def _message(number: int, one: Message, width: int) -> list[Line]:
     head = (span(f"{number:>4} ", "number"), span(one.role, tone))
     found = flow([head, (span(answers, "faint"),), (span(size, "faint"),)], width)
     bar = Span(SafeText("   │ "), tone)
-    if one.role == "system":  # it explains the tag, so nothing in it is guidance
-        found += block(one.content, width, "text", bar)
-    elif one.content:
+    if one.content and one.role in HEARD:
         found += prose(one.content, width, bar)
+    elif one.content:
+        found += block(one.content, width, "text", bar)
     for call in one.calls:
         text = f"{call.name} {call.arguments}"
         found += [line(span("   → ", "tool"), Span(part, "tool")) for part in wrap(text, width - 5)]
     return found
 
 
+def rendered(view: ContextView, width: int) -> list[Line]:
+    """The prompt as text; guidance is told apart only inside the messages that can hold it."""
+    found: list[Line] = []
+    at = 0
+    for one in view.messages:
+        place = view.rendered.find(one.content, at) if one.content else -1
+        if place < 0:
+            continue
+        if one.role in HEARD:
+            found += block(view.rendered[at:place], width) if place > at else []
+            found += prose(one.content, width)
+        else:
+            found += block(view.rendered[at : place + len(one.content)], width)
+        at = place + len(one.content)
+    return found + (block(view.rendered[at:], width) if at < len(view.rendered) else [])
+
+
 def prose(text: str, width: int, edge: Span | None = None) -> list[Line]:
-    """Text with what stands inside live guidance tags told apart."""
+    """Text that the daemon made, with what stands inside its live guidance tags told apart."""
     found: list[Line] = []
     bar = (edge,) if edge else ()
     rest, inside = text, False

@@ -9,6 +9,9 @@ from houston_shared.store import step_view
 
 OBSERVATION_LINES = 12
 """Lines of a thought or an observation that are shown without --full."""
+AGENT, PERSON = "  │ ", "  ┃ "
+"""Bars before what an agent or its tools wrote and before a person's words: no text can fake one,
+because every line of it stands behind its own."""
 _ARGUMENT = 60
 """Characters of an argument's value on a call's line."""
 
@@ -36,14 +39,14 @@ def show(page: Page, one: StepRecord, verdict: str | None, full: bool) -> None:
     title = f"step {one.step}" + (f" attempt {one.attempt}" if one.attempt > 1 else "")
     facts = [local_of(one.at), duration(one.active_seconds), sample.policy, sample.drift]
     page.line(span(title, "name"), span("  " + " · ".join(filter(None, facts)), "dim"))
-    page.block(sample.thought, "  ", limit=0 if full else OBSERVATION_LINES)
+    page.block(sample.thought, AGENT, limit=0 if full else OBSERVATION_LINES)
     for each in sample.calls:
         page.line("  → ", span(call(each, 10**6 if full else _ARGUMENT), "call"))
     if sample.malformed:
         page.line("  ", span(f"no action: {sample.malformed}", "bad"))
-    page.block(step_view.seen(one), "    ", "dim", 0 if full else OBSERVATION_LINES)
+    page.block(step_view.seen(one), f"  {AGENT}", "dim", 0 if full else OBSERVATION_LINES)
     for said in one.guidance:
-        page.line("  ", span(f"{said.author} said: {said.text}", "person"))
+        page.line(PERSON, span(f"{said.author} said: {said.text}", "person"))
     closed = one.observation
     for changed in closed.files if closed else ():
         page.line("  ", span(file(changed)))

@@ -17,13 +17,9 @@ from houston_shared.store.context import ContextView
 Make = Callable[[ContextView, int], list[Line]]
 
 
-def _rendered(view: ContextView, width: int) -> list[Line]:
-    return eye_lines.prose(view.rendered, width)
-
-
 TABS: tuple[tuple[str, Make], ...] = (
     ("messages", eye_lines.messages),
-    ("rendered", _rendered),
+    ("rendered", eye_lines.rendered),
     ("token ids", eye_lines.token_ids),
 )
 

@@ -1,0 +1,151 @@
+"""What reads as the guidance tag: in any case, spacing, entity, escape, script or disguise.
+
+`spots` names the places where a text could be taken for `<real_user` or `</real_user`. A place is
+read forward one character at a time: what does not show is passed over, an escape is read as what
+it stands for, a letter of another script or style as the one it looks like. Every place is read at
+most as far as it still fits, so the work is linear in the text.
+
+Close to the tag but no tag: words in other brackets, and `a < real_user` in code, which has a space
+after `<` and neither `>` nor an attribute after the name. It does not know what is done about them.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from html import unescape
+from itertools import chain, islice
+
+_ESCAPE = re.compile(
+    r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z]{2,31});?"
+    r"|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]{1,8}\}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}"
+    r"|\\x\{[0-9a-fA-F]{1,8}\}|\\N\{[A-Za-z -]{1,40}\}|\\[0-7]{2,3}|%[0-9a-fA-F]{2}"
+)
+_OPENERS = "<\u2039\u3008\u300a\u27e8\u27ea\u2329\u276c\u276e\u2770\u29fc\u227a\u02c2\u1438\u00ab"
+_OPENERS += "\u226a\u2991\u2a9e\u2aa1\u2af7\uff1c\ufe64\u226e\U0001d236"
+_CLOSERS = ">\u203a\u3009\u300b\u27e9\u27eb\u232a\u276d\u276f\u2771\u29fd\u227b\u02c3\u00bb\u226b"
+_SLASHES = "/\\\u2044\u2215\u2571\u29f8\u3033\u27cb\u2afd\ua932"
+_JOINTS = "_-\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u203f\u2040\u02cd\u2581\u0640\u30fc\u00af"
+_CANDIDATE = re.compile(
+    # What cannot go on to an r is no candidate: most markup and most comparisons are not.
+    f"[{_OPENERS}](?!/?[0-9A-QS-Za-qs-z=\"'.,;:()?!*+])|&(?=#|[A-Za-z]{{2}})"
+    r"|\\(?=[uUxN0-7])|%(?=[0-9a-fA-F]{2})|[\U000e0020-\U000e007e]"
+)
+_LIKE: dict[str, str] = {
+    "r": "r\u0433\u1d26\u2c85\uab47\uab48\uab81\u13a1\u13d2\u1587\ua4e3\u01a6\u0280\u0491",
+    "e": "e3\u0435\u0415\u04bd\u212e\u0454\u0404\u03b5\u0395\u13ac\u2d39\ua4f0\uab32\u01dd\u0259",
+    "a": "a4@\u0430\u0410\u0251\u03b1\u0391\u237a\u13aa\u15c5\ua4ee\U000102a0\u0250",
+    "l": "l1i|!\u04cf\u04c0\u0406\u0456\u0399\u03b9\u0627\u05df\u0661\u06f1\u2223\u2758\u2d4f"
+    "\ua4e1\u13de\u14aa\u01c0\u2502\u2160\u217c\U00010320",
+    "u": "u\u03c5\u028b\u057d\u054d\u1200\u222a\u22c3\u144c\ua4f4\u1959\uab4e\uab52\u00b5\u03bc",
+    "s": "s5$\u0455\u0405\u054f\u13d5\u13da\ua4e2\u01bd\u0282\u00a7\u15ae",
+}
+_NAME = "realuser"
+_GAP_AT = 4
+"""Where the name has its underscore."""
+_STYLED = re.compile(
+    r"(?:LATIN|REGIONAL INDICATOR SYMBOL).*? LETTER (?:SMALL )?(?:CAPITAL )?([A-Z])\b"
+)
+_AFTER = re.compile(r" *(?:/? *>|[a-z][a-z_-]*(?: =|=))")
+_ATTRIBUTE = 40
+"""Characters after the name that are looked at."""
+
+
+def spots(text: str) -> list[int]:
+    """Where `text` could be taken for the tag, in order; each place is where its `<` stands."""
+    found = []
+    for candidate in _CANDIDATE.finditer(text):
+        at = candidate.start()
+        for hidden in (False, True):
+            if _opens(text, at, hidden) and _is_tag(_read(text, at, hidden)):
+                found.append(at)
+                break
+    return found
+
+
+def _opens(text: str, at: int, hidden: bool) -> bool:
+    """Whether a `<` stands right here: a run that is passed over is not read from each place."""
+    escape = _ESCAPE.match(text, at)
+    return _plain((_meant(escape.group()) if escape else text[at])[:1], hidden) == "<"
+
+
+def _is_tag(characters: Iterator[str]) -> bool:
+    """Whether what is read begins with the tag, open or closed."""
+    if next(characters, "") != "<":
+        return False
+    one, spaced = _past_spaces(characters)
+    if one == "/":
+        one, spaced = _past_spaces(characters)[0], False
+    for place, letter in enumerate(_NAME):
+        while place and (one == " " or (place == _GAP_AT and one == "_")):
+            one = next(characters, "")
+        if one == "" or one not in _LIKE.get(letter, letter):
+            return False
+        one = next(characters, "") if place < len(_NAME) - 1 else one
+    return not spaced or _AFTER.match("".join(islice(characters, _ATTRIBUTE))) is not None
+
+
+def _past_spaces(characters: Iterator[str]) -> tuple[str, bool]:
+    """The next character that is no space, and whether there was a space before it."""
+    spaced = False
+    for one in characters:
+        if one != " ":
+            return one, spaced
+        spaced = True
+    return "", spaced
+
+
+def _read(text: str, at: int, hidden: bool) -> Iterator[str]:
+    """Characters from `at` on as they read; hidden: tag characters count as what they spell."""
+    while at < len(text):
+        escape = _ESCAPE.match(text, at) if text[at] in "&\\%" else None
+        if escape is None:
+            yield from _plain(text[at], hidden)
+            at += 1
+        else:
+            yield from chain.from_iterable(_plain(one, hidden) for one in _meant(escape.group()))
+            at = escape.end()
+
+
+def _meant(escape: str) -> str:
+    """What an entity or an escape stands for; itself where it stands for nothing."""
+    if escape[0] == "&":
+        meant = unescape(escape)
+        return unescape(f"{escape};") if meant == escape else meant
+    if escape[:2] == "\\N":
+        try:
+            return unicodedata.lookup(escape[3:-1])
+        except KeyError:
+            return escape
+    digits = escape.lstrip("\\uUx%{").rstrip("}")
+    octal = escape[0] == "\\" and escape[1].isdigit()
+    number = int(digits, 8 if octal else 16)
+    return chr(number) if number <= 0x10FFFF else escape
+
+
+@lru_cache(maxsize=4096)
+def _plain(character: str, hidden: bool) -> str:
+    """A character as it reads: nothing, a space, a part of the tag, or a small letter."""
+    if character.isascii() and character.isalnum():
+        return character.lower()
+    if "\U000e0020" <= character <= "\U000e007e":
+        return _plain(chr(ord(character) - 0xE0000), False) if hidden else ""
+    for signs, sign in ((_OPENERS, "<"), (_CLOSERS, ">"), (_SLASHES, "/"), (_JOINTS, "_")):
+        if character in signs:
+            return sign
+    if character.isspace() or character in "\u2800\u3164\uffa0\u115f\u1160":
+        return " "
+    if unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Mc", "Cs", "Cn"):
+        return ""
+    decomposed = unicodedata.normalize("NFKD", character)
+    if decomposed != character:
+        return "".join(_plain(one, hidden) for one in decomposed)
+    return _styled(character)
+
+
+def _styled(character: str) -> str:
+    """A letter in a style that Unicode does not decompose: small capitals, boxes, strokes."""
+    if any(character in alike for alike in _LIKE.values()):
+        return character
+    style = _STYLED.search(unicodedata.name(character, ""))
+    return style.group(1).lower() if style else character.lower()[:1]
