@@ -15,6 +15,7 @@ from houston_shared.toml_file import Settings, convert, parse, read_text
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Limit = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
@@ -74,6 +75,14 @@ class Sandbox(Settings, frozen=True):
     """Device files that are mapped."""
     gpus: bool = False
     """Map `/dev/nvidia*`."""
+    processes: Limit = 8_192
+    """Most processes and threads of the rollout at once, over all its sessions; 0 is no limit."""
+    memory_mb: Limit = 0
+    """Most memory of the rollout, in MB of 1,048,576 bytes; 0 is nine tenths of the machine's."""
+    file_mb: Limit = 0
+    """Largest single file; 0 is as large as `workspace_mb`."""
+    workspace_mb: Limit = 50_000
+    """Most that workspace, home and `/tmp` may hold; what writes beyond is ended. 0 is no limit."""
 
 
 class Sampling(Settings, frozen=True):

@@ -2,8 +2,9 @@
 
 Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, and `private/`
 (the sandbox's own home and /tmp, shared by the rollout's terminals); `<root>/prepared/<rollout>`
-notes that the workspace was made. Nothing here is the daemon's: whoever makes a LocalHost of the
-same root and rollout finds what an earlier one left.
+notes that the workspace was made, `<root>/limits/<rollout>.json` its control groups. Nothing here
+is the daemon's: whoever makes a LocalHost of the same root and rollout finds what an earlier one
+left.
 """
 
 import asyncio
@@ -13,11 +14,23 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import processes, spawn, terminal_start, terminal_state, workspace_copy
+from houston_daemon.hosts import (
+    cgroups,
+    holding,
+    processes,
+    spawn,
+    terminal_start,
+    terminal_state,
+    workspace_copy,
+)
+from houston_daemon.hosts.enclosure import Enclosure
 from houston_daemon.hosts.errors import TerminalMissing
+from houston_daemon.hosts.guard import Guard
+from houston_daemon.hosts.limits import Hit, Limits
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.protocol import Finished, TerminalStatus
 from houston_daemon.hosts.sandbox import COMMANDS, Sandbox
@@ -27,6 +40,7 @@ from houston_daemon.hosts.terminals import LocalTerminal
 from houston_daemon.hosts.tmux import MARK, Tmux, socket_for
 from houston_shared.errors import HoustonError
 
+_UNLIMITED = Limits(processes=0)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
@@ -45,6 +59,7 @@ class LocalHost:
         devices: tuple[Path, ...] = (),
         gpus: bool = False,
         environment: Mapping[str, str] | None = None,
+        limits: Limits = _UNLIMITED,
     ) -> None:
         self.name = "local"
         self.folder = root.absolute() / "rollouts" / rollout
@@ -63,14 +78,19 @@ class LocalHost:
         )
         self.inside = self.sandbox.inside
         """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""
-        self._note = root.absolute() / "prepared" / rollout
+        self._root, self._limits = root.absolute(), limits
+        self._note = self._root / "prepared" / rollout
+        self._groups_note = holding.note_of(self._root, rollout)
+        self._guard: Guard | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._holding = asyncio.Lock()
         self._terminals: dict[str, LocalTerminal] = {}
         self._opening = asyncio.Lock()
         self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
 
     async def probe(self) -> HoustonError | None:
         """Try a real spawn; None when it works, else cause and next step."""
-        return await probe(self.sandbox)
+        return await probe(self.sandbox, await self._hold())
 
     async def prepare(self, source: Path | None, begun: bool = False) -> None:
         """Make the rollout's folders; copy `source` into the workspace the first time only.
@@ -84,9 +104,13 @@ class LocalHost:
         await asyncio.to_thread(workspace_copy.make, source, self.workspace, self._note, begun)
         for path in (self.sandbox.home, self.sandbox.temporary, self.folder / "terminals"):
             path.mkdir(parents=True, exist_ok=True)
-        trouble = await self.probe()
+        trouble = await probe(self.sandbox, await self._hold())
         if trouble is not None:
             raise trouble
+
+    async def limits_met(self) -> list[Hit]:
+        """Limits that the rollout's processes met since the last call."""
+        return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)
 
     async def terminal(self, name: str, create: bool = False) -> LocalTerminal:
         """Find a terminal, also one of an earlier process, or open it.
@@ -146,6 +170,7 @@ class LocalHost:
             argv = await asyncio.to_thread(
                 self.sandbox.wrap,
                 command,
+                enclosure=await self._hold(),
                 environment=values,
                 scratch=scratch,
                 extra_read=[path.absolute() for path in extra_read],
@@ -165,7 +190,8 @@ class LocalHost:
         return self._snapshots
 
     async def close(self) -> None:
-        """Let go of the host; terminals go on."""
+        """Let go of the host; terminals go on, within what the kernel limits."""
+        await self._let_go()
         self._terminals.clear()
         await self._snapshots.close()
 
@@ -182,6 +208,28 @@ class LocalHost:
         # Also where the opening was cut off, or somebody has removed the rollout's folder.
         if mark := workspace_copy.mark_of(self._note):
             await asyncio.to_thread(processes.end_marked, mark)
+        await self._let_go()
+        if groups := cgroups.find(self._groups_note):
+            await asyncio.to_thread(groups.end)
+
+    async def _hold(self) -> Enclosure:
+        """Have the limits at work; what every process is started through."""
+        async with self._holding:
+            if self._guard is None:
+                mark = workspace_copy.mark_of(self._note)
+                own = (self.workspace, self.sandbox.home, self.sandbox.temporary)
+                self._guard = await asyncio.to_thread(
+                    holding.open_guard, self._groups_note, mark, self._limits, self.folder, own
+                )
+                self._watching = asyncio.create_task(self._guard.watch(), name="limits")
+            groups = self._guard.groups
+            return await asyncio.to_thread(holding.enclosure, groups, self._limits, self._root)
+
+    async def _let_go(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        self._guard = self._watching = None
 
     async def _find(self, name: str) -> LocalTerminal | None:
         known = self._terminals.get(name)
@@ -201,17 +249,20 @@ class LocalHost:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tmux = self._tmux()
         log = TerminalLog(folder)
-        state = await terminal_start.start(name, folder, tmux, log, self._launch)
+        launch = partial(self._launch, await self._hold())
+        state = await terminal_start.start(name, folder, tmux, log, launch)
         opened = LocalTerminal(folder, tmux, state, self._command_path(folder))
         self._terminals[name] = opened
         return opened
 
-    def _launch(self, commands: Path, shell: str, token: str) -> list[str]:
+    def _launch(self, enclosure: Enclosure, commands: Path, shell: str, token: str) -> list[str]:
         marked = {"HOUSTON_TERMINAL": token, MARK: workspace_copy.mark_of(self._note)}
         if self.sandbox.kind == "none":
-            return self.sandbox.wrap(["/bin/bash", "-c", shell], environment=marked)
+            return self.sandbox.wrap(
+                ["/bin/bash", "-c", shell], environment=marked, enclosure=enclosure
+            )
         inner = ["script", "-e", "-q", "-c", shell, "/dev/null"]
-        return self.sandbox.wrap(inner, environment=marked, commands=commands)
+        return self.sandbox.wrap(inner, environment=marked, commands=commands, enclosure=enclosure)
 
     def _command_path(self, folder: Path) -> str:
         if self.sandbox.kind == "none":

@@ -4,14 +4,16 @@ import asyncio
 import shutil
 
 from houston_daemon.hosts import spawn
+from houston_daemon.hosts.enclosure import Enclosure
 from houston_daemon.hosts.sandbox import Sandbox
 from houston_shared.errors import ExitCode, HoustonError
 
+_OPEN = Enclosure()
 _EFFECT = "No rollout was started on this machine."
 _WITHOUT = 'or set sandbox = "none" in the task file (provenance cannot be promised then)'
 
 
-async def probe(sandbox: Sandbox) -> HoustonError | None:
+async def probe(sandbox: Sandbox, enclosure: Enclosure = _OPEN) -> HoustonError | None:
     """Spawn a real process the way a rollout would; None when it works."""
     needed = {"tmux": "tmux", "bash": "bash"}
     if sandbox.kind == "bubblewrap":
@@ -25,7 +27,9 @@ async def probe(sandbox: Sandbox) -> HoustonError | None:
             )
     if sandbox.kind == "none":
         return None
-    argv = await asyncio.to_thread(sandbox.wrap, ["true"], dies_with_parent=True)
+    argv = await asyncio.to_thread(
+        sandbox.wrap, ["true"], dies_with_parent=True, enclosure=enclosure
+    )
     done = await spawn.run_to_end(argv, token=None, seconds=20, stop=None, output_limit=10_000)
     if done.exit_code == 0:
         return None

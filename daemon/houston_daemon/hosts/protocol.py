@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from houston_daemon.hosts.limits import Hit
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -183,6 +185,10 @@ class Host(Protocol):
         scratch folder (evaluators: they execute what the agent wrote).
         cwd: as the process sees it; by default the workspace, or the scratch folder.
         """
+        ...
+
+    async def limits_met(self) -> Sequence[Hit]:
+        """Limits that the rollout's processes met since the last call, for the agent to know."""
         ...
 
     @property

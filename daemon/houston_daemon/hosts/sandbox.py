@@ -15,11 +15,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from houston_daemon.hosts.enclosure import FILTER, Enclosure
 from houston_shared.errors import HoustonError
 
 INSIDE = "/workspace"
@@ -44,6 +45,7 @@ _MASKED = (
 )  # fmt: skip
 """What /proc says of the machine and not of the sandbox's processes."""
 _GPU_DEVICES = ("nvidia", "dri", "kfd")
+_OPEN = Enclosure()
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -80,11 +82,13 @@ class Sandbox:
         extra_read: Sequence[Path] = (),
         cwd: str = "",
         dies_with_parent: bool = False,
+        enclosure: Enclosure = _OPEN,
     ) -> list[str]:
         """The argument list that runs `command` shut in (or, for "none", with a clean environment).
 
         commands: a folder shown read-only at /run/houston.
         scratch: shown writable at /scratch; workspace and `extra_read` are read-only then.
+        enclosure: groups, limits and filter; without a sandbox there is no filter.
         Raises HoustonError when something to be mapped lies in a hidden place or is missing.
         """
         values = self._environment(scratch)
@@ -92,8 +96,11 @@ class Sandbox:
         if self.kind == "none":
             where = cwd or str(scratch or self.workspace)
             pairs = [f"{key}={value}" for key, value in values.items()]
-            return ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
+            plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
+            return replace(enclosure, filter=None).around(plain)
         arguments = [shutil.which("bwrap") or "bwrap", *self._walls(dies_with_parent)]
+        if enclosure.filter is not None:
+            arguments += ["--seccomp", str(FILTER)]
         # In this order: what is named may lie below /tmp, and what is hidden below what is named.
         arguments += [*self._system(), *self._own_folders(scratch), *self._named()]
         for path in self.hidden:
@@ -103,11 +110,12 @@ class Sandbox:
         arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), INSIDE]
         if commands is not None:
             arguments += ["--ro-bind", str(commands), COMMANDS]
-        arguments += ["--remount-ro", "/proc", "--remount-ro", "/", "--clearenv"]
+        arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--tmpfs", "/dev/shm"]
+        arguments += ["--remount-ro", "/", "--clearenv"]
         for key, value in values.items():
             arguments += ["--setenv", key, value]
         where = cwd or (SCRATCH if scratch else INSIDE)
-        return [*arguments, "--chdir", where, "--", *command]
+        return enclosure.around([*arguments, "--chdir", where, "--", *command])
 
     def _walls(self, dies_with_parent: bool) -> list[str]:
         walls = [*_user_namespace(), "--unshare-pid", "--unshare-ipc", "--unshare-uts"]

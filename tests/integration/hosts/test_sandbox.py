@@ -149,11 +149,14 @@ async def test_named_folders_are_readable_but_a_home_in_them_is_not(
 
 async def test_the_workspace_home_and_tmp_are_one_for_all_its_processes(host: LocalHost) -> None:
     terminal = await host.terminal("main", create=True)
-    await finish(terminal, "echo a > /workspace/w; echo b > ~/h; echo c > /tmp/t; ln -s /tmp/t l")
-    code, said = await _says(host, "cat w ~/h /tmp/t; pwd; echo $WORKSPACE")
+    own = f"houston-own-{os.getpid()}"
+    await finish(
+        terminal, f"echo a > /workspace/w; echo b > ~/h; echo c > /tmp/{own}; ln -s /tmp/{own} l"
+    )
+    code, said = await _says(host, f"cat w ~/h /tmp/{own}; pwd; echo $WORKSPACE")
     assert (code, said.split()) == (0, ["a", "b", "c", "/workspace", "/workspace"])
     assert (host.workspace / "w").read_text() == "a\n"
-    assert not Path("/tmp/t").exists()
+    assert not Path("/tmp", own).exists()
 
 
 async def test_python_is_the_one_that_python3_starts_here(host: LocalHost) -> None:

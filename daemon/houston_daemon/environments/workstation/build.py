@@ -12,6 +12,7 @@ from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.sessions import Sessions
 from houston_daemon.environments.workstation.slots import Slots
 from houston_daemon.environments.workstation.state import StateFile
+from houston_daemon.hosts.limits import limits
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
@@ -59,4 +60,5 @@ def local_host(spec: RolloutSpec, task: Task) -> LocalHost:
         devices=tuple(map(Path, mapped.devices)),
         gpus=mapped.gpus,
         environment=task.environment_variables,
+        limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
     )

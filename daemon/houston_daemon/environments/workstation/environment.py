@@ -23,6 +23,7 @@ from houston_daemon.environments.workstation.result import result
 from houston_daemon.environments.workstation.sessions import Sessions
 from houston_daemon.environments.workstation.state import StateFile
 from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
+from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Host
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
@@ -92,7 +93,8 @@ class Workstation:
         self._state.now.closing = None
         observation = await self._observe(call, standing, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
-        return await asyncio.to_thread(self._result, call, observation, begun)
+        met = await self._host.limits_met()
+        return await asyncio.to_thread(self._result, call, observation, begun, met)
 
     async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
         """The result of a call that was about to run when the worker ended."""
@@ -107,7 +109,8 @@ class Workstation:
         else:
             observation = await interrupted.observation(call, self._commands, self._files)
         self._state.now.last_action = ""
-        return await asyncio.to_thread(self._result, call, observation, begun)
+        met = await self._host.limits_met()
+        return await asyncio.to_thread(self._result, call, observation, begun, met)
 
     async def close_step(self, step: int) -> Closing:
         """Take the step's snapshot and the terminals' spans; the same again for the same step."""
@@ -175,10 +178,13 @@ class Workstation:
             case _:
                 return system.finish(standing, self._task.budget.minimum_steps)
 
-    def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+    def _result(
+        self, call: Call, observation: Observation, begun: float, met: Sequence[Hit]
+    ) -> Result:
         """Save what the call changed, then say what it found."""
         self._state.save()
-        return result(call, observation, self._characters, round(time.monotonic() - begun, 6))
+        seconds = round(time.monotonic() - begun, 6)
+        return result(call, observation, self._characters, seconds, met)
 
     def _sleep_seconds(self, call: Call) -> float:
         return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)

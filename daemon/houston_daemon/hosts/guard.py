@@ -1,0 +1,223 @@
+"""Holds one rollout to its limits, and keeps what it did until the agent is told.
+
+The kernel limits processes and memory where control groups can be made; else this module counts
+once a second. The workspace it measures in any case: often while it grows, seldom while it rests.
+Who is over a limit is ended, sandbox by sandbox: the one that uses most, without its shell, so that
+a session stays a session. A shell that starts them again and again is ended at last.
+"""
+
+import asyncio
+import logging
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.hosts import disk_use, processes, usage
+from houston_daemon.hosts.cgroups import Groups, Refusals
+from houston_daemon.hosts.limits import Hit, Kind, Limits, size
+from houston_daemon.hosts.usage import Used
+
+log = logging.getLogger(__name__)
+
+_EVERY = 1.0
+_REST = 30.0
+"""Seconds between measurements of a workspace while the disk shows no growth."""
+_COST = 20
+"""A measurement may take one part in this many of the time."""
+_SLACK = 16 << 20
+"""Bytes above a size that was told already before it is told again."""
+_SPARE = 1 << 30
+"""Bytes of the disk that no rollout may take."""
+_STUBBORN = 5
+"""After so many seconds over a limit in a row the sandbox's first process is ended too."""
+_MOST_HITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A terminal's part that is spared: what the session is made of."""
+
+    spared: frozenset[int]
+    shell: int
+    running: bool
+
+
+Shells = Callable[[], list[Shell]]
+Members = Callable[[], set[int]]
+
+
+class Guard:
+    """The limits of one rollout at work; `look` and `tick` are for a thread."""
+
+    def __init__(
+        self, groups: Groups, limits: Limits, folders: tuple[Path, ...], shells: Shells,
+        members: Members,
+    ) -> None:  # fmt: skip
+        self.groups = groups
+        self._limits = limits
+        self._folders = folders
+        self._shells = shells
+        self._members = members
+        """Processes of the rollout where no group names them."""
+        self._hits: list[Hit] = []
+        self._lock = threading.Lock()
+        self._over: dict[Kind, int] = {}
+        """How often in a row each limit was met."""
+        self._refused = groups.refusals().processes
+        self._written: dict[str, int] = {}
+        self._held = self._tolerated = 0
+        self._measured_at = self._free_then = self._took = 0.0
+
+    async def watch(self) -> None:
+        """Tick once a second until cancelled; what fails is logged, and the next second tries."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            try:
+                await asyncio.to_thread(self.tick)
+            except OSError:
+                log.exception("the limits could not be looked at")
+
+    def hits(self) -> list[Hit]:
+        """What happened since the last call; the kernel is asked too."""
+        self._ask_kernel()
+        with self._lock:
+            found, self._hits = self._hits, []
+        return found
+
+    def tick(self) -> None:
+        """One look at processes, memory and disk."""
+        self._ask_kernel()
+        found = usage.by_sandbox(self.groups.pids() if self.groups.doors else self._members())
+        if not self._mind_processes(found):
+            self._over.pop("processes", None)
+        if not self._mind_memory(found):
+            self._over.pop("memory", None)
+        self._mind_disk(found)
+
+    def _ask_kernel(self) -> None:
+        """Turn what the kernel refused since the agent was last told into hits."""
+        with self._lock:
+            now, noted = self.groups.refusals(), self.groups.noted
+            told = Refusals(noted.told_processes, noted.told_memory)
+            if now == told:
+                return
+            noted.told_processes, noted.told_memory = now.processes, now.memory
+            self.groups.save()
+        if now.processes > told.processes:
+            self._tell("processes", _too_many(now.processes - told.processes, self._limits))
+        if now.memory > told.memory:
+            count, most = now.memory - told.memory, size(self._limits.memory)
+            ended = "1 process was" if count == 1 else f"{count} processes were"
+            self._tell("memory", f"{ended} ended; all together may use {most}.")
+
+    def _mind_processes(self, found: dict[str, Used]) -> bool:
+        most = self._limits.processes
+        if not most:
+            return False
+        if self.groups.doors:
+            refused, self._refused = self._refused, self.groups.refusals().processes
+            over = self._refused > refused and self.groups.tasks() * 10 >= most * 9
+        else:
+            over = sum(used.tasks for used in found.values()) > most
+        if over:
+            said = f"There were more than {most:,}; those of the session that had most were ended."
+            self._end_most(found, lambda _, used: used.tasks, "processes", said)
+        return over
+
+    def _mind_memory(self, found: dict[str, Used]) -> bool:
+        most = self._limits.memory
+        if not most or self.groups.doors or sum(used.memory for used in found.values()) <= most:
+            return False
+        everyone = [pid for used in found.values() for pid in used.pids]
+        if usage.proportional(everyone) <= most:
+            return False
+        said = f"More than {size(most)} were used; what the largest session ran was ended."
+        self._end_most(found, lambda _, used: used.memory, "memory", said)
+        return True
+
+    def _mind_disk(self, found: dict[str, Used]) -> None:
+        most = self._limits.workspace
+        grown = {space: used.written - self._written.get(space, 0) for space, used in found.items()}
+        if not most or not self._must_measure(most):
+            return
+        begun = time.monotonic()
+        pids = [pid for used in found.values() for pid in used.pids]
+        self._held = disk_use.held(self._folders)
+        self._held += usage.unlinked(pids, self._folders[0].stat().st_dev)
+        self._measured_at = time.monotonic()
+        self._took = self._measured_at - begun
+        free = self._free_then = shutil.disk_usage(self._folders[0]).free
+        self._tolerated = max(most, min(self._tolerated, self._held))
+        self._written = {space: used.written for space, used in found.items()}
+        nearly_full = free < _SPARE and max(grown.values(), default=0) > _SLACK
+        within = self._held <= self._tolerated + (_SLACK if self._tolerated > most else 0)
+        if within and not nearly_full:
+            self._over.pop("workspace", None)
+            return
+        said = f"It holds {size(self._held)} of {size(most)}; what was writing was ended."
+        if nearly_full:
+            said = f"The machine has only {size(free)} left; what was writing was ended."
+        self._tolerated = max(self._held, most)
+        self._end_most(found, lambda space, _: grown.get(space, 0), "workspace", said)
+
+    def _must_measure(self, most: int) -> bool:
+        """Whether the disk has lost so much, or so much time has passed, that it must be known."""
+        rested = time.monotonic() - self._measured_at
+        if not self._measured_at or rested >= max(_REST, self._took * _COST):
+            return True
+        if rested < self._took * _COST:
+            return False
+        lost = self._free_then - shutil.disk_usage(self._folders[0]).free
+        return lost > min(256 << 20, max(_SLACK, (most - self._held) / 4))
+
+    def _end_most(
+        self, found: dict[str, Used], weight: Callable[[str, Used], int], kind: Kind, said: str
+    ) -> None:
+        """End what runs in the sandbox that weighs most; in all of them when none weighs."""
+        self._over[kind] = self._over.get(kind, 0) + 1
+        outer = usage.own_space()
+        inner = {space: used for space, used in found.items() if space != outer} or found
+        heaviest = max(inner, key=lambda space: weight(space, inner[space]), default="")
+        chosen = {heaviest} if heaviest and weight(heaviest, inner[heaviest]) else set(inner)
+        self._tell(kind, said)
+        log.warning("resource limit: %s; %s", kind, said)
+        shells = [] if self._over[kind] >= _STUBBORN else self._shells()
+        members = {pid for space in chosen for pid in inner[space].pids}
+        if self.groups.doors:
+            self.groups.freeze_number(None)
+        try:
+            for one in shells:
+                if one.running and one.spared & members:  # or it would go on to its next line
+                    processes.send([one.shell], signal.SIGINT)
+            spared = frozenset[int]().union(*(one.spared for one in shells))
+            ended = usage.end(lambda: self._in(chosen) - spared, held=bool(self.groups.doors))
+        finally:
+            if self.groups.doors:
+                self.groups.freeze_number(self._limits)
+        log.warning("%d processes were ended", ended)
+
+    def _in(self, chosen: set[str]) -> set[int]:
+        """Living processes of the chosen sandboxes."""
+        pids = self.groups.pids() if self.groups.doors else self._members()
+        found = usage.by_sandbox(pids)
+        inside = [pid for space in chosen if space in found for pid in found[space].pids]
+        return {pid for pid in inside if not _done(pid)}
+
+    def _tell(self, kind: Kind, said: str) -> None:
+        with self._lock:
+            self._hits = [hit for hit in self._hits if hit.kind != kind][-_MOST_HITS:]
+            self._hits.append(Hit(kind, said))
+
+
+def _done(pid: int) -> bool:
+    """Whether a process has ended, but for its parent's asking."""
+    found = processes.stat_of(pid)
+    return found is None or found.state in "ZX"
+
+
+def _too_many(refused: int, limits: Limits) -> str:
+    return f"{refused:,} forks were refused: {limits.processes:,} processes and threads may run."
