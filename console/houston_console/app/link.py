@@ -36,6 +36,8 @@ class Link:
         self._client: AsyncControlClient | None = None
         self._asked = 0.0
         self._looking_at = Present(claimed=claimed)
+        self.unseen = ""
+        """Why others do not see that this console is here; empty when they do."""
         self._sending = asyncio.Lock()
 
     async def run(self) -> None:
@@ -64,11 +66,20 @@ class Link:
             await self.ask(AskStatus(claimed=self.claimed), 2.0)
             self._asked = time.monotonic()
             self._become("live", "")
-            await self.ask(self._looking_at, 2.0)
+            await self._be_present()
         except DaemonNotRunning:
             self._become("down", "")
         except HoustonError as problem:
             self._become("reconnecting", problem.cause)
+
+    async def _be_present(self) -> None:
+        """Say where this console looks; a viewer, who may not, reads on without being seen."""
+        try:
+            await self.ask(self._looking_at, 2.0)
+        except HoustonError as problem:
+            if problem.code != ExitCode.FAILED:
+                raise
+            self.unseen = problem.cause
 
     def _become(self, state: LinkState, reason: str) -> None:
         if state != self.state:

@@ -16,7 +16,10 @@ TOLD = (
     "spec", "state", "cancel", "guidance", "edit", "withdraw", "bookmark",
 )  # fmt: skip
 """Kinds that `tail` shows; the others (intents, clocks, leases, heads) only repeat or announce."""
-DEEDS = ("daemon", "spec", "guidance", "edit", "withdraw", "bookmark", "state", "cancel")
+DEEDS = (
+    "daemon", "stop", "spec", "guidance", "edit", "withdraw", "bookmark", "state", "cancel",
+    "erased", "repaired", "refused",
+)  # fmt: skip
 """Kinds that somebody did: `log --audit`."""
 
 Fields = dict[str, Any]
@@ -110,6 +113,16 @@ def _bookmark(fields: Fields) -> str:
     return "mark removed" if fields.get("remove") else f"marked: {fields.get('note', '')}"
 
 
+def _keeps(fields: Fields) -> bool:
+    return bool(fields.get("keep_engine"))
+
+
+def _refused(fields: Fields) -> str:
+    needs = f" needs the role {fields['needs']}" if fields.get("needs") else ""
+    times = int(fields.get("times", 1))
+    return f"{fields.get('what', '')}{needs}{f' ({times} times)' if times > 1 else ''}"
+
+
 _TELLERS: dict[str, Callable[[Fields], str]] = {
     "sample": _sample,
     "result": _result,
@@ -123,5 +136,15 @@ _TELLERS: dict[str, Callable[[Fields], str]] = {
     "guidance": lambda fields: f"[{fields.get('mode')}] {fields.get('text', '')}",
     "edit": lambda fields: f"{fields.get('id')} is now: {fields.get('text', '')}",
     "withdraw": lambda fields: f"{fields.get('id')} taken back",
-    "daemon": lambda fields: f"started, epoch {fields.get('epoch')}, {fields.get('version')}",
+    "daemon": lambda fields: (
+        f"started, epoch {fields.get('epoch')}, {fields.get('version')}"
+        + (f", configuration {fields['configuration']}" if fields.get("configuration") else "")
+    ),
+    "stop": lambda fields: "asked the daemon to stop" + ", engines go on" * _keeps(fields),
+    "refused": _refused,
+    "erased": lambda fields: (
+        f"erased {len(fields.get('seqs', ()))} bodies"
+        + (f": {fields['reason']}" if fields.get("reason") else "")
+    ),
+    "repaired": lambda fields: f"repaired {len(fields.get('seqs', ()))} events",
 }

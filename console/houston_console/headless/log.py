@@ -1,19 +1,16 @@
-"""`houston log`: the journal's headers; `--audit`: who did what."""
+"""`houston log`: the journal's headers; `--audit`: who did what (`audit`)."""
 
 import argparse
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from houston_console.headless import entry, options
-from houston_console.headless.entry import Entry
+from houston_console.headless import audit, options
 from houston_console.headless.page import Page, span
 from houston_shared import out
 from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.journal import Header
-from houston_shared.store.plan import Plan
 from houston_shared.store.queries import progress, rollouts
 from houston_shared.store.reader import Reader
 
@@ -25,8 +22,20 @@ NEWEST = 50
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`--audit`, `--rollout`, `-n`, `--json`."""
-    parser.add_argument("--audit", action="store_true", help="only what people and the daemon did")
+    """`--audit`, `--rollout`, `--by`, `--since`, `-n`, `--json`."""
+    parser.add_argument(
+        "--audit",
+        action="store_true",
+        help="only what people and the daemon did, and who was refused what",
+    )
+    parser.add_argument("--by", default="", metavar="WHO", help="of the audit: a name or a uid")
+    parser.add_argument(
+        "--since",
+        type=options.since,
+        default=0,
+        metavar="WHEN",
+        help="of the audit: from this time on (2026-11-20T09:00, or 30m, 2h, 3d ago)",
+    )
     parser.add_argument("--rollout", default="", metavar="R", help="only of this rollout")
     parser.add_argument(
         "-n",
@@ -39,15 +48,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Print them, oldest first."""
+    if (arguments.by or arguments.since) and not arguments.audit:
+        raise HoustonError(
+            "--by and --since are of the audit.", next="houston log --audit", code=ExitCode.USAGE
+        )
     page = Page()
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollouts.resolve(arguments.rollout)) if arguments.rollout else ""
         newest = arguments.n or (None if arguments.json else NEWEST)
         shown = 0
         if arguments.audit:
-            for deed in deeds(reader, rollout, newest):
+            wanted = audit.Wanted(rollout, arguments.by, arguments.since, newest)
+            for deed in audit.deeds(reader, wanted):
                 shown += 1
-                _deed(page, deed, arguments.json)
+                audit.show(page, deed, arguments.json)
         else:
             for header in headers(reader, rollout, newest):
                 shown += 1
@@ -69,30 +83,6 @@ def headers(reader: Reader, rollout: str, newest: int | None) -> Iterator[Header
         after = found[-1].seq
 
 
-def deeds(reader: Reader, rollout: str, newest: int | None) -> Iterator[Entry]:
-    """What people and the daemon did, oldest first."""
-    kept: deque[Entry] = deque(maxlen=newest)
-    after = 0
-    while found := reader.run(_bodies(after, rollout)):
-        for one in found:
-            if not entry.deed(one):
-                continue
-            if newest:
-                kept.append(one)
-            else:
-                yield one
-        after = found[-1].event.seq
-    yield from kept
-
-
-def _bodies(after: int, rollout: str) -> Plan[list[Entry]]:
-    marks = ", ".join("?" * len(entry.DEEDS))
-    within = "AND rollout = ?" if rollout else ""
-    parameters = (after, *entry.DEEDS, *([rollout] if rollout else []), PAGE)
-    condition = f"seq > ? AND kind IN ({marks}) {within} ORDER BY seq LIMIT ?"
-    return (yield from entry.entries(condition, parameters))
-
-
 def _header(page: Page, one: Header, json: bool) -> None:
     if json:
         fields: dict[str, Any] = {name: getattr(one, name) for name in one.__struct_fields__}
@@ -106,20 +96,4 @@ def _header(page: Page, one: Header, json: bool) -> None:
         span(f"{place} ", "name"),
         span(f"{one.kind} {part}{' attempt ' + str(one.attempt) if one.attempt > 1 else ''}"),
         span(" erased" if one.erased else "", "bad"),
-    )
-
-
-def _deed(page: Page, one: Entry, json: bool) -> None:
-    event, who, verified = one.event, entry.who(one), entry.verified(one)
-    if json:
-        line: dict[str, Any] = {"seq": event.seq, "at": iso(event.at), "who": who}
-        line |= {"verified": verified, "did": event.kind, "rollout": event.rollout}
-        out.json_line({**line, "step": event.step or None, "text": entry.said(one)})
-        return
-    page.line(
-        span(f"{local(event.at)} ", "dim"),
-        span(f"{who}{'' if verified else ' (unverified)'} ", "person"),
-        span(f"{event.kind} "),
-        span(f"{event.rollout or '–'}{f' {event.step}' if event.step else ''} ", "name"),
-        span(entry.said(one)),
     )

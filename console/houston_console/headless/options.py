@@ -1,11 +1,29 @@
 """Options that several reading commands share."""
 
 import argparse
+import re
+from datetime import datetime
 
+from houston_shared.clock import now_us
 from houston_shared.flags import whole
 
 positive = whole(1)
 """A whole number from 1 on, for argparse."""
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def since(text: str) -> int:
+    """A time for argparse, UTC microseconds: ISO 8601 (local without an offset), or `2h` ago."""
+    if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
+        return now_us() - int(ago[1]) * _SECONDS[ago[2]] * 1_000_000
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time such as 2026-11-20T09:00, 30m, 2h or 3d"
+        ) from None
 
 
 def rollout(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
