@@ -14,6 +14,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,7 @@ from typing import Literal
 from houston_daemon.hosts import (
     cgroups,
     holding,
+    network,
     processes,
     spawn,
     terminal_start,
@@ -167,10 +169,12 @@ class LocalHost:
         if not writable:
             scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))
         try:
+            enclosure = await self._hold()
             argv = await asyncio.to_thread(
                 self.sandbox.wrap,
                 command,
-                enclosure=await self._hold(),
+                enclosure=enclosure,
+                joining=await self._joining(enclosure) if writable else (),
                 environment=values,
                 scratch=scratch,
                 extra_read=[path.absolute() for path in extra_read],
@@ -211,6 +215,7 @@ class LocalHost:
         await self._let_go()
         if groups := cgroups.find(self._groups_note):
             await asyncio.to_thread(groups.end)
+        self._groups_note.with_suffix(".network").unlink(missing_ok=True)
 
     async def _hold(self) -> Enclosure:
         """Have the limits at work; what every process is started through."""
@@ -224,6 +229,15 @@ class LocalHost:
                 self._watching = asyncio.create_task(self._guard.watch(), name="limits")
             groups = self._guard.groups
             return await asyncio.to_thread(holding.enclosure, groups, self._limits, self._root)
+
+    async def _joining(self, enclosure: Enclosure) -> list[str]:
+        """How a session comes into the rollout's network; empty where each has its own."""
+        if self.sandbox.network or self.sandbox.kind == "none":
+            return []
+        note, mark = self._groups_note.with_suffix(".network"), workspace_copy.mark_of(self._note)
+        within = replace(enclosure, filter=None)
+        async with self._holding:
+            return await asyncio.to_thread(network.joining, note, mark, self.sandbox.bare(), within)
 
     async def _let_go(self) -> None:
         if self._watching is not None:
@@ -249,20 +263,25 @@ class LocalHost:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tmux = self._tmux()
         log = TerminalLog(folder)
-        launch = partial(self._launch, await self._hold())
+        enclosure = await self._hold()
+        launch = partial(self._launch, enclosure, await self._joining(enclosure))
         state = await terminal_start.start(name, folder, tmux, log, launch)
         opened = LocalTerminal(folder, tmux, state, self._command_path(folder))
         self._terminals[name] = opened
         return opened
 
-    def _launch(self, enclosure: Enclosure, commands: Path, shell: str, token: str) -> list[str]:
+    def _launch(
+        self, enclosure: Enclosure, joining: list[str], commands: Path, shell: str, token: str
+    ) -> list[str]:
         marked = {"HOUSTON_TERMINAL": token, MARK: workspace_copy.mark_of(self._note)}
         if self.sandbox.kind == "none":
             return self.sandbox.wrap(
                 ["/bin/bash", "-c", shell], environment=marked, enclosure=enclosure
             )
         inner = ["script", "-e", "-q", "-c", shell, "/dev/null"]
-        return self.sandbox.wrap(inner, environment=marked, commands=commands, enclosure=enclosure)
+        return self.sandbox.wrap(
+            inner, environment=marked, commands=commands, enclosure=enclosure, joining=joining
+        )
 
     def _command_path(self, folder: Path) -> str:
         if self.sandbox.kind == "none":

@@ -83,12 +83,14 @@ class Sandbox:
         cwd: str = "",
         dies_with_parent: bool = False,
         enclosure: Enclosure = _OPEN,
+        joining: Sequence[str] = (),
     ) -> list[str]:
         """The argument list that runs `command` shut in (or, for "none", with a clean environment).
 
         commands: a folder shown read-only at /run/houston.
         scratch: shown writable at /scratch; workspace and `extra_read` are read-only then.
         enclosure: groups, limits and filter; without a sandbox there is no filter.
+        joining: the words that put the process into a network that is there (`network.joining`).
         Raises HoustonError when something to be mapped lies in a hidden place or is missing.
         """
         values = self._environment(scratch)
@@ -98,7 +100,8 @@ class Sandbox:
             pairs = [f"{key}={value}" for key, value in values.items()]
             plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
             return replace(enclosure, filter=None).around(plain)
-        arguments = [shutil.which("bwrap") or "bwrap", *self._walls(dies_with_parent)]
+        walls = self._walls(dies_with_parent, bool(joining))
+        arguments = [*joining, shutil.which("bwrap") or "bwrap", *walls]
         if enclosure.filter is not None:
             arguments += ["--seccomp", str(FILTER)]
         # In this order: what is named may lie below /tmp, and what is hidden below what is named.
@@ -117,24 +120,28 @@ class Sandbox:
         where = cwd or (SCRATCH if scratch else INSIDE)
         return enclosure.around([*arguments, "--chdir", where, "--", *command])
 
-    def _walls(self, dies_with_parent: bool) -> list[str]:
+    def bare(self) -> list[str]:
+        """Arguments for a process that only holds a network: programs, and nothing of the rollout.
+
+        Without /dev, for which bubblewrap would open a second user namespace: who joins the network
+        must own the one that it belongs to.
+        """
+        program = shutil.which("bwrap") or "bwrap"
+        walls = ["--unshare-user-try", "--unshare-net", "--cap-drop", "ALL"]
+        return [program, *walls, *_programs(), "--remount-ro", "/", "--chdir", "/"]
+
+    def _walls(self, dies_with_parent: bool, joins: bool) -> list[str]:
         walls = [*_user_namespace(), "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         walls += ["--unshare-cgroup-try", "--hostname", "houston", "--new-session"]
         walls += ["--cap-drop", "ALL"]
-        if not self.network:
+        if not (self.network or joins):
             walls.append("--unshare-net")
         if dies_with_parent:
             walls.append("--die-with-parent")
         return walls
 
     def _system(self) -> list[str]:
-        arguments: list[str] = []
-        for name in _SYSTEM:
-            path = Path(name)
-            if path.is_symlink():
-                arguments += ["--symlink", os.readlink(path), name]  # noqa: PTH115
-            elif path.is_dir():
-                arguments += ["--ro-bind", name, name]
+        arguments = _programs()
         for name in _ETC + (_NETWORK_ETC if self.network else ()):
             arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for folder in python_folders():
@@ -194,6 +201,18 @@ class Sandbox:
                     "No process was started.",
                     "Take it out of [sandbox] read.",
                 )
+
+
+def _programs() -> list[str]:
+    """The system's own programs and libraries, read-only."""
+    arguments: list[str] = []
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            arguments += ["--symlink", os.readlink(path), name]  # noqa: PTH115
+        elif path.is_dir():
+            arguments += ["--ro-bind", name, name]
+    return arguments
 
 
 def _user_namespace() -> list[str]:

@@ -194,23 +194,27 @@ async def test_an_evaluator_sees_task_and_workspace_read_only_and_has_scratch(
 async def test_a_process_is_ended_with_all_it_started(kind: str, make_host: MakeHost) -> None:
     host = make_host(sandbox=kind)
     await host.prepare(None)
-    script = "trap '' TERM HUP; setsid sleep 1234 & nohup sleep 1235 & echo on; sleep 1236"
+    script = f"trap '' TERM HUP; setsid {_NAP} & nohup {_NAP} & echo on; {_NAP}"
     done = await host.spawn(["bash", "-c", script], seconds=0.5)
     assert (done.exit_code, done.stdout) == (None, b"on\n")
     assert not _sleepers()
     stop = asyncio.Event()
-    running = asyncio.create_task(host.spawn(["sleep", "1234"], seconds=600, stop=stop))
+    running = asyncio.create_task(host.spawn(_NAP.split(), seconds=600, stop=stop))
     await asyncio.sleep(0.2)
     stop.set()
     assert (await asyncio.wait_for(running, 10)).exit_code is None
-    running = asyncio.create_task(host.spawn(["sleep", "1234"], seconds=600))
+    running = asyncio.create_task(host.spawn(_NAP.split(), seconds=600))
     await asyncio.sleep(0.2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await host.spawn(["bash", "-c", "setsid sleep 1235 >/dev/null 2>&1 & exit 0"], seconds=30)
+    await host.spawn(["bash", "-c", f"setsid {_NAP} >/dev/null 2>&1 & exit 0"], seconds=30)
     await asyncio.sleep(0.1)
     assert not _sleepers()
+
+
+_NAP = f"sleep 6{os.getpid()}"
+"""Told apart from what other tests have sleeping at the same time."""
 
 
 def _sleepers() -> list[int]:
@@ -219,7 +223,7 @@ def _sleepers() -> list[int]:
         for pid, entry in processes.table().items()
         if entry.name == "sleep"
         and entry.state != "Z"
-        and any(n in Path(f"/proc/{pid}/cmdline").read_bytes() for n in (b"1234", b"1235", b"1236"))
+        and _NAP.encode().replace(b" ", b"\0") in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 
@@ -236,7 +240,10 @@ async def test_exit_codes_and_missing_programs(host: LocalHost) -> None:
     assert missing.exit_code not in (0, None) and b"no-such-program" in missing.stderr
 
 
-async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(tmp_path: Path) -> None:
+async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    make_host(rollout="r")  # ends what outlives a daemon
     script = (
         "import asyncio, sys; from pathlib import Path\n"
         "from houston_daemon.hosts.local import LocalHost\n"
@@ -244,12 +251,12 @@ async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(tmp_pat
         "async def main():\n"
         "    h = LocalHost(Path(sys.argv[1]), 'r', **SHUT_IN)\n"
         "    await h.prepare(None)\n"
-        "    run = asyncio.create_task(h.spawn(['sleep', '1236'], seconds=600))\n"
+        "    run = asyncio.create_task(h.spawn(sys.argv[2].split(), seconds=600))\n"
         "    await asyncio.sleep(0.3); print('up', flush=True); await run\n"
         "asyncio.run(main())\n"
     )
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(tmp_path / "root"), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", script, str(tmp_path / "root"), _NAP, stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
     assert await asyncio.wait_for(child.stdout.readline(), 30) == b"up\n"
@@ -413,3 +420,28 @@ def test_only_prefixes_outside_the_system_are_mapped_for_python() -> None:
     for folder in sandbox.python_folders():
         assert not folder.startswith("/usr/") and Path(folder).is_dir()
         assert not Path.home().is_relative_to(folder)
+
+
+_SERVE = "python3 -m http.server 8123 --bind 127.0.0.1"
+_REACH = "for i in $(seq 40); do (exec 3<>/dev/tcp/127.0.0.1/8123) 2>/dev/null && exit 0; {}; done"
+
+
+async def test_the_sessions_of_a_rollout_reach_each_other_and_nobody_else(
+    make_host: MakeHost,
+) -> None:
+    host, other = make_host(), make_host(rollout="other")
+    await host.prepare(None)
+    await other.prepare(None)
+    first = await host.terminal("first", create=True)
+    await first.run(_SERVE)
+    reach = _REACH.format("sleep 0.1") + "; exit 1"
+    assert await _says(host, reach) == (0, "")
+    await host.close()
+    again = make_host()  # as a restarted worker finds it
+    second = await again.terminal("second", create=True)
+    assert (await finish(second, f"({reach})"))[0].exit_code == 0
+    now = _REACH.format("exit 1")
+    assert await _says(again, now, writable=False) == (1, ""), "an evaluator has its own network"
+    assert (await _says(other, now))[0] == 1
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 8123), timeout=5)
