@@ -1,13 +1,19 @@
 """How many messages a second the recorder acks, durably, against raw group commit on this disk.
 
-`python bench/recorder.py [--seconds 8] [--clients 64]` writes bench/results/recorder.json. The
-recorder runs in a process of its own; the clients, each with one message under way, share another.
-The baseline writes rows of the same size with the same number of rows a commit, WAL and
-synchronous=FULL, without sockets, hashes or derived rows: what this disk gives at most.
+`python bench/recorder.py [--seconds 5] [--clients 64] [--runs 3]` writes
+bench/results/recorder.json. The recorder runs in a process of its own (the indexer it starts is
+another); the clients, each with one message under way, share a third. What clients send is encoded
+beforehand, as real workers encode in processes of their own. Two shapes: `2 KB`, where each of the
+four messages of a step carries 2,000 bytes of text, and `step`, where the sample and the result do
+and the intent and the observation are short, as with a real tool.
+
+The baseline (`group_commit`) writes rows with the bytes of the very same messages, with the same
+page size, WAL and synchronous=FULL: no sockets, hashes, keys, indexes or derived rows. It runs with
+1, 16 and 64 rows a commit and with the recorder's own mean number of messages a commit in the same
+run; `ratio` is held against the last, which leaves only the recorder's own work between the two.
 """
 
 import argparse
-import itertools
 import json
 import os
 import platform
@@ -16,37 +22,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import zmq
 
-from houston_shared import records, wire
-from houston_shared.home import Home
-
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.support.recorder_client import Person, call, result, sample  # noqa: E402
+from bench.group_commit import group_commit  # noqa: E402
+from bench.recorder_clients import Clients, Script, shapes  # noqa: E402
 
-TEXT = 2_000
-"""Bytes of text in each sample and result."""
-REQUEST = b"\0" * 7 + b"\1"
+from houston_shared import wire  # noqa: E402
+from houston_shared.home import Home  # noqa: E402
+from tests.support.recorder_client import Person  # noqa: E402
 
-
-def words() -> Iterator[wire.Wire]:
-    """What one worker says, without end: four messages a step."""
-    said = "x" * TEXT
-    for step in itertools.count(1):
-        at: dict[str, Any] = {"rollout": "", "lease": 1, "step": step, "attempt": 1}
-        yield wire.StoreSample(**at, sample=sample(step, thought=said))
-        yield wire.StoreIntent(**at, index=0, intent=records.Intent(call=call(step)))
-        yield wire.StoreResult(**at, index=0, result=result(step, text=said))
-        yield wire.StoreObservation(**at, observation=records.ObservationBody(tail="[step]"))
+TICK = os.sysconf("SC_CLK_TCK")
+GROUPS = (1, 16, 64)
 
 
-def recorder(home: Home, clients: int, seconds: float) -> dict[str, float]:
-    """Acked messages a second and the time from sending to the ack."""
+def run(folder: Path, clients: int, seconds: float, script: Script) -> dict[str, Any]:
+    """One run of a recorder in a new home: what was acked, how fast, at what cost."""
+    home = Home(folder)
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "tests/support/recorder_process.py"), str(home.path)],
         stdin=subprocess.PIPE,
@@ -63,109 +59,111 @@ def recorder(home: Home, clients: int, seconds: float) -> dict[str, float]:
         process.stdin.write(rollout + "\n")
         process.stdin.flush()
         process.stdout.readline()
-    waits = _work(home, rollouts, seconds)
-    status = person.ask(wire.AskStatus())
+    crowd = Clients(zmq.Context(), home, rollouts, script)
+    crowd.work(0.5)  # the first pages and statements are not what is measured
+    before, used = person.ask(wire.AskStatus()), _cpu(process.pid)
+    own = time.process_time()
+    crowd.work(seconds)
+    own = time.process_time() - own
+    used = {name: spent - used.get(name, 0.0) for name, spent in _cpu(process.pid).items()}
+    after = person.ask(wire.AskStatus())
+    waits = sorted(crowd.waits)
+    crowd.close()
     person.close()
     process.stdin.close()
     process.wait(30)
-    waits.sort()
-    wal = home.database.with_name("houston.db-wal")
+    done = len(waits)
     return {
-        "messages_per_second": round(len(waits) / seconds),
-        "ack_p50_ms": round(1e3 * waits[len(waits) // 2], 2),
-        "ack_p99_ms": round(1e3 * waits[int(len(waits) * 0.99)], 2),
-        "commit_p99_ms": round(status.commit_p99_ms, 2),
-        "wal_mb": round(status.wal_mb, 1),
-        "search_lag_events": status.search_lag,
-        "bytes_per_step": round(4 * home.database.stat().st_size / len(waits)),
-        "wal_left": wal.stat().st_size if wal.exists() else 0,
+        "messages_per_second": round(done / seconds),
+        "ack_p50_ms": round(1e3 * waits[done // 2], 2),
+        "ack_p99_ms": round(1e3 * waits[int(done * 0.99)], 2),
+        "commit_p99_ms": round(after.commit_p99_ms, 2),
+        "messages_per_commit": round(done / (after.commits - before.commits), 1),
+        "recorder_thread_us_per_message": round(1e6 * used.get("houston-recorde", 0) / done, 1),
+        "recorder_process_us_per_message": round(1e6 * sum(used.values()) / done, 1),
+        "clients_us_per_message": round(1e6 * own / done, 1),
+        "wal_mb": round(after.wal_mb, 1),
+        "search_lag_events": after.search_lag,
+        "bytes_per_step": round(4 * home.database.stat().st_size / crowd.total),
     }
 
 
-def _work(home: Home, rollouts: list[str], seconds: float) -> list[float]:
-    context = zmq.Context()
-    poller = zmq.Poller()
-    lines: dict[Any, tuple[str, Iterator[wire.Wire]]] = {}
-    sent: dict[Any, float] = {}
-    for rollout in rollouts:
-        socket = context.socket(zmq.DEALER)
-        socket.connect(home.socket("ingest"))
-        poller.register(socket, zmq.POLLIN)
-        lines[socket] = (rollout, words())
-    waits: list[float] = []
-    end = time.perf_counter() + seconds
-
-    def say(socket: Any) -> None:
-        rollout, said = lines[socket]
-        body = _addressed(next(said), rollout)
-        sent[socket] = time.perf_counter()
-        socket.send_multipart((REQUEST, body))
-
-    for socket in lines:
-        say(socket)
-    while time.perf_counter() < end:
-        for socket, _ in poller.poll(1000):
-            reply = socket.recv_multipart()
-            if reply[0] == wire.PUSH:
-                continue
-            if b"\xa3Ack" not in reply[1][:12]:
-                raise SystemExit(f"refused: {wire.ingest_reply.decode(reply[1])}")
-            waits.append(time.perf_counter() - sent[socket])
-            say(socket)
-    context.destroy(linger=0)
-    return waits
+def _cpu(pid: int) -> dict[str, float]:
+    """Processor seconds of each kind of thread of a process, by the thread's name."""
+    spent: dict[str, float] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if int(task.name) != pid and name == "python":
+            name = "houston-recorde"
+        spent[name] = spent.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / TICK
+    return spent
 
 
-def _addressed(message: Any, rollout: str) -> bytes:
-    import msgspec
+def _page_size(home: Path) -> int:
+    connection = sqlite3.connect(Home(home).database)
+    try:
+        return int(connection.execute("PRAGMA page_size").fetchone()[0])
+    finally:
+        connection.close()
 
-    return wire.encode(msgspec.structs.replace(message, rollout=rollout))
 
-
-def raw(folder: Path, group: int, seconds: float) -> float:
-    """Rows of the same size a second, `group` a commit."""
-    connection = sqlite3.connect(folder / "raw.db", isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("CREATE TABLE rows (seq INTEGER PRIMARY KEY, body BLOB)")
-    bodies = [wire.encode(message) for message in itertools.islice(words(), 4)]
-    done = 0
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        connection.execute("BEGIN")
-        for number in range(group):
-            connection.execute("INSERT INTO rows (body) VALUES (?)", (bodies[number % 4],))
-        connection.execute("COMMIT")
-        done += group
-    connection.close()
-    return done / seconds
+def measure(shape: str, script: Script, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The best of some runs, with the baselines of the same minutes beside it."""
+    bodies = script.bodies(64)
+    with tempfile.TemporaryDirectory(dir=ROOT / "bench" / "results") as name:
+        folder = Path(name)
+        runs = []
+        for number in range(arguments.runs):
+            one = run(folder / str(number), arguments.clients, arguments.seconds, script)
+            own = max(1, round(one["messages_per_commit"]))
+            pages = _page_size(folder / str(number))
+            one["raw_rows_per_second"] = {
+                str(group): round(group_commit(folder, bodies, group, arguments.seconds / 5, pages))
+                for group in sorted({*GROUPS, own})
+            }
+            one["ratios"] = {
+                group: round(one["messages_per_second"] / rows, 2)
+                for group, rows in one["raw_rows_per_second"].items()
+            }
+            one["ratio"] = one["ratios"][str(own)]
+            one["load"] = round(os.getloadavg()[0], 1)
+            runs.append(one)
+            print(json.dumps({"shape": shape, **one}), flush=True)
+    best = max(runs, key=lambda one: one["messages_per_second"])
+    return {
+        "body_bytes_mean": round(sum(map(len, bodies)) / len(bodies)),
+        **best,
+        "all_runs": [
+            [one["messages_per_second"], one["ack_p99_ms"], one["ratio"], one["load"]]
+            for one in runs
+        ],
+    }
 
 
 def main() -> None:
     """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--shape", default="", help="only this one; writes nothing")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=ROOT / "bench" / "results") as name:
-        folder = Path(name)
-        results: dict[str, Any] = {"clients": arguments.clients, "body_bytes": TEXT}
-        results["raw_rows_per_second"] = round(
-            raw(folder, arguments.clients, arguments.seconds / 4)
-        )
-        results |= recorder(Home(folder / "home"), arguments.clients, arguments.seconds)
-    results["ratio_to_raw"] = round(
-        results["messages_per_second"] / results["raw_rows_per_second"], 2
-    )
-    results |= {
-        "sqlite": sqlite3.sqlite_version,
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
+    results: dict[str, Any] = {
+        "bench": "recorder",
+        "clients": arguments.clients,
+        "seconds_a_run": arguments.seconds,
+        "ratio_is_to": "raw group commit with the run's own mean number of messages a commit",
+        "all_runs_are": ["messages_per_second", "ack_p99_ms", "ratio", "load"],
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "versions": {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version},
     }
-    path = ROOT / "bench" / "results" / "recorder.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(json.dumps(results, indent=2))
+    for shape, script in shapes().items():
+        if arguments.shape in ("", shape):
+            results[shape] = measure(shape, script, arguments)
+    if not arguments.shape:
+        path = ROOT / "bench" / "results" / "recorder.json"
+        path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -355,6 +355,8 @@ class Status(Wire, frozen=True, kw_only=True):
     workers: int = 0
     queue: int = 0
     """Messages waiting for the writer."""
+    commits: int = 0
+    """Transactions of this daemon that stored something."""
     commit_p99_ms: float = 0.0
     wal_mb: float = 0.0
     disk_free_mb: float = 0.0

@@ -37,6 +37,8 @@ class Batch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._durations: deque[float] = deque(maxlen=_REMEMBER)
+        self.commits = 0
+        """Transactions that stored something."""
         self.full = ""
         """What is wrong while the disk is full; empty when it is not."""
         self.fault = ""
@@ -90,6 +92,7 @@ class Batch:
             connection.execute("COMMIT")
             point("recorder.commit.after")
             if wrote:
+                self.commits += 1
                 self._durations.append(time.perf_counter() - began)
                 self.full = ""
         except BaseException:

@@ -4,6 +4,7 @@ import math
 import re
 
 from houston_daemon.recorder import guidance
+from houston_daemon.recorder.recent import NUMBER_LIMIT
 from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.records import Result
@@ -17,8 +18,6 @@ from houston_shared.wire import (
     StoreSample,
 )
 
-NUMBER_LIMIT = 2**31
-"""No step, attempt or index is as large."""
 _PARTS = re.compile(
     r"(summary|judge|planner|executor|verifier|critic|lookahead)\.[1-9][0-9]{0,5}", re.ASCII
 )
@@ -119,9 +118,14 @@ def _result(store: Store, row: Rollout, message: StoreResult) -> None:
     ).fetchone()
     if known is None:
         raise _invalid(f"call {message.index} of step {message.step} has no intent")
-    if message.result.kind == "eval":
-        _evaluation(message.result)
-    total = message.result.fields.get("total_results", 0)
+    measured(message.result)
+
+
+def measured(result: Result) -> None:
+    """Refuse figures of a result that no table can hold."""
+    if result.kind == "eval":
+        _evaluation(result)
+    total = result.fields.get("total_results", 0)
     if not isinstance(total, int):
         raise _invalid("total_results is no whole number")
 

@@ -12,8 +12,9 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import chain, schema
 
-WAL_LIMIT = 16 * 1024 * 1024
-"""Bytes to which SQLite truncates the WAL file after a checkpoint that emptied it."""
+WAL_LIMIT = 48 * 1024 * 1024
+"""Bytes to which SQLite truncates the WAL file after a checkpoint that emptied it. More than it
+grows to between two checkpoints: writing over blocks that are there costs half as much."""
 
 _PRAGMAS = (
     "page_size = 8192",  # bodies are 1 to 8 KB: a quarter less disk than pages of 4 KB

@@ -33,6 +33,14 @@ def deliver(store: Store, rollout: str, step: int, attempt: int) -> tuple[Delive
     return joined
 
 
+def waits(store: Store, rollout: str) -> bool:
+    """Whether anything is queued."""
+    found = store.connection.execute(
+        "SELECT 1 FROM guidance WHERE rollout = ? AND state = 'queued' LIMIT 1", (rollout,)
+    ).fetchone()
+    return found is not None
+
+
 def delivered(store: Store, rollout: str, step: int) -> tuple[Delivered, ...]:
     """What was joined to the observation of a step, in order: the same as then."""
     return _read(store, "g.delivered_step = ?2 AND g.state = 'delivered'", rollout, step)

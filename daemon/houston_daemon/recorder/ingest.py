@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import asdict
 
 from houston_daemon.recorder import guidance, rebuild, states
-from houston_daemon.recorder.checks import check
+from houston_daemon.recorder.checks import check, measured
 from houston_daemon.recorder.journal import Body, Key
+from houston_daemon.recorder.recent import Newest, advanced
 from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.records import ENDED, TRANSITIONS, Delivered, Intent, Record
@@ -90,6 +91,9 @@ def handle(
 
     place, body: `slot(message)` and its body, ready to be stored. Raises Refusal.
     """
+    newest = store.journal.recent.follows(message)
+    if newest is not None and place is not None and body is not None:
+        return _follow(store, message, newest, place, body, routing)
     row = store.rollout(message.rollout)
     if row is None:
         raise Refusal("UNKNOWN", f"There is no rollout {message.rollout[:80]!r}.")
@@ -110,6 +114,21 @@ def handle(
     if place is None or body is None:
         raise Refusal("INVALID", f"{type(message).__name__} is not understood.")
     return _keep(store, row, message, place, body)
+
+
+def _follow(
+    store: Store, message: IngestRequest, newest: Newest, place: Slot, body: Body, routing: bytes
+) -> Stored:
+    """What `_keep` does, for a message of which everything to be checked is in memory."""
+    intent = None
+    if isinstance(message, StoreIntent):
+        intent = message.intent
+    elif isinstance(message, StoreResult):
+        measured(message.result)
+    store.workers.heard(message.rollout, message.lease, routing)
+    seq = store.journal.append(place.key, place.kind, body)
+    store.journal.recent.note(message.rollout, advanced(newest, message))
+    return Stored(seq, intent=intent)
 
 
 def _lease(store: Store, row: Rollout, message: FromWorker, routing: bytes) -> None:
@@ -135,6 +154,10 @@ def _keep(store: Store, row: Rollout, message: IngestRequest, place: Slot, body:
     if isinstance(message, StoreObservation) and not row.cancelling:  # nobody would hear it
         joined = guidance.deliver(store, row.id, message.step, message.attempt)
         return Stored(seq, joined)
+    if isinstance(message, StoreSample) and message.part == "sample" and not row.cancelling:
+        waits = guidance.waits(store, row.id)
+        opened = Newest(row.lease, message.step, message.attempt, waits)
+        store.journal.recent.note(row.id, opened)
     return Stored(seq, intent=intent)
 
 

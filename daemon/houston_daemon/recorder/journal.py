@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_daemon.recorder.derive import Event, apply
+from houston_daemon.recorder.recent import Recent
 from houston_shared.clock import now_us
 from houston_shared.faults import point
 from houston_shared.records import Record
@@ -69,9 +70,11 @@ class Journal:
         """Events of the open transaction, for notices; cleared by the loop after its commit."""
         self.bytes = 0
         """Bytes of bodies stored inline since this was opened."""
+        self.recent = Recent()
 
     def append(self, key: Key, kind: str, content: Record | Body) -> int:
         """Store one event with its derived rows; returns its sequence. Raises sqlite3.Error."""
+        self.recent.forget(key.rollout)
         stored = content if isinstance(content, Body) else body(content)
         event = Event(self.seq + 1, *key, kind, now_us())
         link = chain.link(self.chain, *event, stored.digest)
@@ -97,6 +100,7 @@ class Journal:
         """Forget what was appended since `mark`; the caller has rolled it back."""
         self.seq, self.chain = mark.seq, mark.chain
         del self.appended[mark.appended :]
+        self.recent.forget_all()
 
 
 def decode(data: bytes, kind: type[Record]) -> Record:

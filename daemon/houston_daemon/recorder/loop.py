@@ -188,6 +188,7 @@ class Loop:
     def _gauges(self) -> Gauges:
         return Gauges(
             queue=lambda: max(0, len(self.works) - 1) + self._holding.count,  # less the asker
+            commits=lambda: self._batch.commits,
             p99_ms=self._batch.p99_ms,
             wal_bytes=self._maintenance.wal_bytes,
             consoles=lambda: self._live.listeners,

@@ -18,6 +18,7 @@ class Gauges:
     """What other parts of the recorder know at the moment they are asked."""
 
     queue: Callable[[], int]
+    commits: Callable[[], int]
     p99_ms: Callable[[], float]
     wal_bytes: Callable[[], int]
     consoles: Callable[[], int]
@@ -58,6 +59,7 @@ class StatusBoard:
             rollouts=dict(counts.fetchall()),
             workers=self.reported.workers,
             queue=gauges.queue(),
+            commits=gauges.commits(),
             commit_p99_ms=gauges.p99_ms(),
             wal_mb=gauges.wal_bytes() / MB,
             disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
