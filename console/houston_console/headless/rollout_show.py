@@ -1,7 +1,10 @@
 """`houston rollout show R`: how one rollout stands."""
 
 import argparse
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from houston_console.headless import options
 from houston_console.headless.page import Page, span
@@ -41,12 +44,25 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     said = yield from guidance.of_rollout(one.id)
     waiting = sum(each.state == "queued" for each in said)
     delivered = sum(each.state == "delivered" for each in said)
+    workspace = yield from rollouts.workspace(one)
     facts = {
         "drift": drifts,
         "guidance": {"queued": waiting, "delivered": delivered},
-        "workspace": (yield from rollouts.workspace(one)),
+        "workspace": workspace,
+        "limited_by": _limited_by(one.id, workspace),
     }
     return one, facts, (yield from world.evaluations(one.id))
+
+
+def _limited_by(rollout: str, workspace: str | None) -> str:
+    """What limits its processes and memory, as its host has noted; empty when nothing runs."""
+    if not workspace:
+        return ""
+    note = Path(workspace).parents[2] / "limits" / f"{rollout}.json"
+    try:
+        return str(msgspec.json.decode(note.read_bytes())["mechanism"])
+    except (OSError, IndexError):
+        return ""
 
 
 def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
@@ -80,6 +96,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
         "workspace": facts["workspace"] or "",
+        "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",
         "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
     }
     for name, value in lines.items():

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from pathlib import Path
 
 from houston_daemon.hosts import spawn
 from houston_daemon.hosts.enclosure import Enclosure
@@ -9,6 +10,12 @@ from houston_daemon.hosts.sandbox import Sandbox
 from houston_shared.errors import ExitCode, HoustonError
 
 _OPEN = Enclosure()
+_SWITCHES = {
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "user.max_user_namespaces": ("0", "15000"),
+}
+"""Setting: (value that closes user namespaces, value that opens them)."""
 _EFFECT = "No rollout was started on this machine."
 _WITHOUT = 'or set sandbox = "none" in the task file (provenance cannot be promised then)'
 
@@ -40,10 +47,9 @@ def _explain(said: str) -> HoustonError:
     closed = ("No permissions to create", "Operation not permitted", "uid map", "namespace")
     if any(words in said for words in closed):
         return HoustonError(
-            f"bubblewrap may not open a user namespace here ({said}).",
+            f"bubblewrap may not open a user namespace here: {_closed_by(said)}.",
             _EFFECT,
-            "Allow it (sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu "
-            f"kernel.apparmor_restrict_unprivileged_userns=0), {_WITHOUT}.",
+            f"Allow it ({_opened_by()}), {_WITHOUT}.",
             ExitCode.CONFIGURATION,
         )
     return HoustonError(
@@ -52,3 +58,26 @@ def _explain(said: str) -> HoustonError:
         f"Mend what it names, {_WITHOUT}.",
         ExitCode.CONFIGURATION,
     )
+
+
+def _switched_off() -> dict[str, str]:
+    """Kernel settings that close user namespaces to us now, with the value that opens them."""
+    found: dict[str, str] = {}
+    for setting, (closed, opened) in _SWITCHES.items():
+        try:
+            value = Path("/proc/sys", setting.replace(".", "/")).read_text().strip()
+        except OSError:
+            continue  # this kernel has no such setting
+        if value == closed:
+            found[setting] = opened
+    return found
+
+
+def _closed_by(said: str) -> str:
+    names = ", ".join(f"{name} is set against it" for name in _switched_off())
+    return f"{names} ({said})" if names else said
+
+
+def _opened_by() -> str:
+    off = _switched_off() or {name: opened for name, (_, opened) in _SWITCHES.items()}
+    return " or ".join(f"sysctl {name}={opened}" for name, opened in off.items())

@@ -15,6 +15,7 @@ from typing import Literal
 
 from houston_daemon.engines.install import engine_path, has_nvidia_gpu
 from houston_daemon.engines.model import model_path
+from houston_daemon.hosts.cgroup_places import places
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
 from houston_daemon.service.engine_places import address_of, refusal
@@ -122,6 +123,17 @@ def sandbox(_: Loaded) -> Iterator[Finding]:
         yield ok("sandbox", "bubblewrap started a process")
 
 
+def limits(_: Loaded) -> Iterator[Finding]:
+    """What holds rollouts to their limits of processes and memory."""
+    mechanism = places().mechanism
+    if mechanism == "watchdog":
+        said = "by a watchdog, once a second: no control groups may be made here"
+        step = "Run the daemon where cgroups are delegated, as in a systemd unit with Delegate=yes."
+        yield Finding("limits", "warn", said, step)
+    else:
+        yield ok("limits", f"by the kernel ({mechanism})")
+
+
 def model(_: Loaded) -> Iterator[Finding]:
     """The small model, and what runs it."""
     path = model_path()
@@ -187,6 +199,7 @@ ALL: tuple[Check, ...] = (
     clock,
     programs,
     sandbox,
+    limits,
     model,
     engines,
     waiting,

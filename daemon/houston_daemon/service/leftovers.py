@@ -1,8 +1,9 @@
 """Terminals of rollouts that ended without a worker: cancelled while paused, failed after deaths.
 
 A worker ends its rollout's terminals itself. Where none was left to do it, the supervisor finds
-the living tmux server and has a short process of its own end it: `python -m
-houston_daemon.service.leftovers HOST_ROOT ROLLOUT…`.
+what is left (a tmux server, or the note of groups and processes that a rollout's end removes) and
+has a short process of its own end it: `python -m houston_daemon.service.leftovers HOST_ROOT
+ROLLOUT…`. A sandbox outlives its tmux server, so the server alone would not tell.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
+from houston_daemon.hosts.holding import note_of
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.progress import read_ended
@@ -44,7 +46,7 @@ class Leftovers:
         if self._process is not None or not ready:
             return
         self._waiting -= ready
-        found = sorted(r for r in ready if serves(self._root / "rollouts" / r / "terminals"))
+        found = sorted(r for r in ready if has_left(self._root, r))
         if found:
             LOGGER.info("ending terminals of %s", ", ".join(found))
             self._start(found)
@@ -67,7 +69,12 @@ class Leftovers:
         self._inbox.watch(os.pidfd_open(self._process.pid), LeftoversEnded())
 
 
-def serves(folder: Path) -> bool:
+def has_left(root: Path, rollout: str) -> bool:
+    """Whether a rollout that ended may still have something on the host under `root`."""
+    return note_of(root, rollout).exists() or _serves(root / "rollouts" / rollout / "terminals")
+
+
+def _serves(folder: Path) -> bool:
     """Whether a tmux server answers for the terminals in `folder`."""
     note = folder / "socket"
     try:

@@ -3,13 +3,15 @@
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from houston_daemon.service.leftovers import serves
+from houston_daemon.hosts.tmux import socket_for
+from houston_daemon.service.leftovers import has_left
 from tests.support.station import Station, alive
 
 
@@ -125,22 +127,43 @@ def test_a_rollout_whose_worker_always_dies_fails_with_the_last_line_of_its_log(
     assert "5 times" in reason
 
 
+NAP = f"sleep 6{os.getpid()}"
+
+
 def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station) -> None:
-    """Its worker was killed, and it is cancelled before the next one starts."""
-    command = {"command": "sleep 600 & echo there", "session_id": "main"}
+    """Its worker and tmux server were killed, and it is cancelled before the next one starts."""
+    command = {"command": f"{NAP} & echo there", "session_id": "main"}
     steps = [{"thought": "", "calls": [{"name": "run_command", "arguments": command}]}]
     station.start()
-    (rollout,) = station.rollout(task(station), station.script([*steps, *thinking(1, 600)]))
+    (rollout,) = station.rollout(
+        task(station, sandbox="bubblewrap"), station.script([*steps, *thinking(1, 600)])
+    )
     station.until(lambda: stored(station, rollout) >= 1)
-    folder = station.host_root / "rollouts" / rollout / "terminals"
-    assert serves(folder)
+    assert has_left(station.host_root, rollout)
+    place = socket_for(station.host_root / "rollouts" / rollout / "terminals")
+    server = subprocess.check_output(["tmux", "-S", place, "display-message", "-p", "#{pid}"])
+    os.kill(int(server), signal.SIGKILL)
+    assert naps(), "its sandbox outlives the server"
     for _ in range(4):  # from the third death on there is time enough before the next worker
         station.until(lambda: running(station, rollout), 60)
         os.kill(worker(station, rollout), signal.SIGKILL)
         station.until(lambda: not running(station, rollout))
     station.run("rollout", "cancel", rollout)
     assert over(station, rollout) == "cancelled"
-    station.until(lambda: not serves(folder), 30, "its tmux server has ended")
+    station.until(lambda: not has_left(station.host_root, rollout), 30, "nothing of it is left")
+    assert not naps(), "its sandbox has ended"
+
+
+def naps() -> list[str]:
+    """What sleeps as long as this test's command does."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if naps_in(path)]
+
+
+def naps_in(path: Path) -> bool:
+    try:
+        return NAP.encode() in path.read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return False
 
 
 def running(station: Station, rollout: str) -> bool:
