@@ -26,6 +26,7 @@ from houston_daemon.service.engines import Engines
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
 from houston_daemon.service.log import LOGGER, LogFile
+from houston_daemon.service.nightly import Nightly
 from houston_daemon.service.notify import notify, watchdog_seconds
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing, read_standings
@@ -75,6 +76,7 @@ class Supervisor:
         self._engines = engines
         self._leftovers = leftovers
         self._log = log
+        self._nightly = Nightly(loaded)
         self._leaving: _Leaving | None = None
         self._error = ""
         self._standings: dict[str, Standing] = {}
@@ -94,6 +96,7 @@ class Supervisor:
 
     def _supervise(self) -> None:
         """Bring rollouts, workers and engines to where they should be."""
+        self._nightly.look(time.monotonic())
         try:
             self._engines.pause_and_resume(time.monotonic())
             self._fill()
@@ -159,6 +162,7 @@ class Supervisor:
         if self._leaving is None:
             seconds = self._loaded.config.daemon.drain_seconds
             LOGGER.info("draining (%s): %s workers, at most %g s", why, len(self._workers), seconds)
+            self._nightly.stop()
             self._leaving = _Leaving(keep_engine, "drain", time.monotonic() + seconds)
             notify("STOPPING=1")
             self._drain()

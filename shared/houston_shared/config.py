@@ -127,6 +127,15 @@ class Secrets(Settings, frozen=True):
     `sk-…`, JSON web tokens, private key blocks."""
 
 
+class Backup(Settings, frozen=True):
+    """Backups that the daemon makes by itself, into `backups/` of the home."""
+
+    every_hours: Annotated[float, msgspec.Meta(ge=0)] = 24.0
+    """Hours between two; 0 for none. A backup is a whole copy of the home."""
+    keep: Annotated[int, msgspec.Meta(ge=1)] = 3
+    """How many of them are kept."""
+
+
 class Configuration(Settings, frozen=True):
     """All of `houston.toml`."""
 
@@ -137,6 +146,7 @@ class Configuration(Settings, frozen=True):
     daemon: Daemon = Daemon()
     hosts: Hosts = Hosts()
     console: Console = Console()
+    backup: Backup = Backup()
     roles: Roles = Roles()
     secrets: Secrets = Secrets()
     engines: dict[str, Engine] = {}

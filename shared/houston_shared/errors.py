@@ -13,6 +13,7 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2
+    DAMAGED = 65
     DAEMON_NOT_RUNNING = 69
     BUSY = 75
     CONFIGURATION = 78

@@ -59,6 +59,21 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "logs"
 
     @property
+    def backups(self) -> Path:
+        """Backups, each a home in a folder named by its time."""
+        return self.path / "backups"
+
+    @property
+    def damaged(self) -> Path:
+        """Copies that repairs made of damaged files, each in a folder named by its time."""
+        return self.path / "damaged"
+
+    @property
+    def archives(self) -> Path:
+        """Archived rollouts."""
+        return self.path / "archives"
+
+    @property
     def lock_file(self) -> Path:
         """Held by flock while a daemon runs; its content is for people only."""
         return self.path / "daemon.lock"

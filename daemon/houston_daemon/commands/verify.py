@@ -1,13 +1,15 @@
-"""`houston verify`: check every byte of the store; 0 when all is sound, 1 with a line a finding."""
+"""`houston verify`: check every byte of the store; 0 when all is sound, 65 when it is not."""
 
 import argparse
 
+from houston_daemon.recorder import damage
 from houston_daemon.recorder.verify import Report, verify
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
 
-RESTORE = "Stop the daemon, keep a copy of the home as it is, then restore a backup."
+MEND = "Stop the daemon, then: houston repair"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,12 +24,17 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     except HoustonError as problem:
         if problem.next != "houston verify":
             raise
-        raise HoustonError(problem.cause, "Nothing was checked.", RESTORE) from None
+        raise HoustonError(
+            f"{damage.sentence(loaded.home, '', 1)}. {problem.cause}",
+            "Nothing was checked.",
+            MEND,
+            ExitCode.DAMAGED,
+        ) from None
     if arguments.json:
         out.json_line(report)
     else:
-        _show(report)
-    return int(ExitCode.DONE if report.sound else ExitCode.FAILED)
+        show(report, loaded.home)
+    return int(ExitCode.DONE if report.sound else ExitCode.DAMAGED)
 
 
 def _end(report: Report) -> str:
@@ -40,7 +47,10 @@ def _end(report: Report) -> str:
     )
 
 
-def _show(report: Report) -> None:
+def show(report: Report, home: Home) -> None:
+    """The report for people."""
+    for text in damage.sentences(home, report.findings):
+        out.line(text)
     for finding in report.findings:
         out.line(finding.text)
     read = f"{report.events} events with {report.bytes / 1e6:.1f} MB read"
@@ -48,9 +58,12 @@ def _show(report: Report) -> None:
         out.line(f"Sound: {read}; {_end(report)}.")
     else:
         out.note(f"Not sound: {read}, {len(report.findings)} findings. Nothing was changed.")
-        out.note(RESTORE)
+        out.note(MEND)
     if report.erased:
         out.note(
-            f"The bodies of {report.erased} events were erased; what was derived from them"
-            " could not be checked."
+            f"The bodies of {report.erased} events were erased; what is left of them is sound."
+        )
+    if report.aside:
+        out.note(
+            f"{report.aside} events were set aside by a repair; `houston log --audit` says so."
         )

@@ -1,6 +1,6 @@
 """What the supervisor does to rollouts: give them to workers, take note of their ends, engines."""
 
-from houston_daemon.recorder import rebuild, states
+from houston_daemon.recorder import rebuild, resumable, states
 from houston_daemon.recorder.journal import Key
 from houston_daemon.recorder.protocol import Assignment, Wanted
 from houston_daemon.recorder.refusal import denial
@@ -20,11 +20,16 @@ def runnable(store: Store) -> list[str]:
     return [id for (id,) in rows if store.workers.of(id) is None]
 
 
-def assign(store: Store, rollout: str) -> Assignment:
-    """Raise the lease and give the spec; raises HoustonError when it cannot run now."""
+def assign(store: Store, rollout: str) -> Assignment | str:
+    """Raise the lease and give the spec; raises HoustonError when it cannot run now.
+
+    What is stored of it and damaged pauses it: then the sentence that says so.
+    """
     row = store.rollout(rollout)
     if row is None or row.state not in ("queued", "running"):
         raise denial(f"{rollout} is {row.state if row else 'unknown'} and cannot be assigned.")
+    if damage := resumable.pause_if_bad(store, row):
+        return damage
     spec = rebuild.record(store, row.spec_seq, RolloutSpec)
     if spec is None:
         raise denial(f"What {rollout} was started with was erased.")

@@ -131,7 +131,7 @@ def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
 def _resume(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if row.state != "paused":
         return store.journal.seq
-    if not row.paused_by.startswith("person:"):
+    if not row.paused_by.startswith("person:") and row.paused_by != states.REPAIR:
         raise denial(
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
             "houston daemon status",

@@ -20,7 +20,7 @@ from houston_daemon.recorder.status import Reported
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
 from houston_shared.config import Configuration, fingerprint
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.secret_values import redact, redact_all
 
@@ -58,7 +58,10 @@ class Recorder:
 
     def assign(self, rollout: str) -> Assignment:
         """Raise the lease, move to `running` if queued, and give the spec; raises HoustonError."""
-        return self._call(lambda store: assignments.assign(store, rollout))
+        given = self._call(lambda store: assignments.assign(store, rollout))
+        if isinstance(given, str):
+            raise HoustonError(given, f"{rollout} is paused.", "houston verify", ExitCode.DAMAGED)
+        return given
 
     def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
         """A worker process ended; with `failure`, the rollout fails with that reason."""

@@ -16,6 +16,8 @@ from houston_shared.store.bodies import StoredState
 
 ENGINE = "engine"
 """Owner of a pause because an engine is down."""
+REPAIR = "repair"
+"""Owner of a pause because what is stored of the rollout is, or was, damaged."""
 REASON_LIMIT = 2_000
 """Characters of a reason that are stored: an engine may answer with a whole page."""
 

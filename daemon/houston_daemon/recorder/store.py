@@ -51,6 +51,8 @@ class Store:
     later: list[Callable[[], None]] = field(default_factory=list)
     """Changes of memory that hold only once the transaction is on disk."""
     draining: bool = False
+    sound: set[str] = field(default_factory=set)
+    """Rollouts whose context was checked since the start."""
 
     def rollout(self, id: str) -> Rollout | None:
         """The rollout as it stands in the open transaction."""

@@ -1,5 +1,6 @@
 """What `verify` found: one sentence each, with where it is."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -30,6 +31,10 @@ class Findings:
         """Take note of one."""
         if len(self.all) < LIMIT:
             self.all.append(Finding(what, _clean(text), seq, _clean(rollout), table))
+
+    def join(self, others: Iterable[Finding]) -> None:
+        """Take over what was found elsewhere."""
+        self.all += list(others)[: LIMIT - len(self.all)]
 
 
 def _clean(text: object) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from houston_daemon.recorder.derive import PRESENCE, TABLES
 from houston_daemon.recorder.verify_findings import Findings
+from houston_daemon.recorder.verify_open import fetch
 
 ROWS = 20
 """Differing rows of one table that are named; the others are counted."""
@@ -27,7 +28,7 @@ def _schema(connection: sqlite3.Connection, findings: Findings) -> None:
     """Tables and indexes themselves."""
     query = "SELECT name, sql FROM {}.sqlite_master WHERE sql IS NOT NULL"
     should = set(connection.execute(query.format("main")))
-    found = set(connection.execute(query.format("home")))
+    found = set(fetch(connection, query.format("home")))
     for name, _ in sorted(should ^ found, key=repr):
         findings.add("table", f"The definition of {name} is not as it was made.", table=name)
 
@@ -68,8 +69,9 @@ def _differing(
 ) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """Rows that `one` has and `other` has not, by key."""
     wanted = ", ".join(columns)
-    rows = connection.execute(
-        f"SELECT {wanted} FROM {one}.{table} EXCEPT SELECT {wanted} FROM {other}.{table}"
+    rows = fetch(
+        connection,
+        f"SELECT {wanted} FROM {one}.{table} EXCEPT SELECT {wanted} FROM {other}.{table}",
     )
     places = [columns.index(name) for name in key]
     return {tuple(row[place] for place in places): row for row in rows}

@@ -13,14 +13,24 @@ def place(home: Home, sha256: str) -> Path:
 
 def read(home: Home, sha256: str) -> bytes:
     """The body, decompressed; raises HoustonError when it is missing or damaged."""
-    import zstandard  # only when a body is large: 5 ms
-
     path = place(home, sha256)
     try:
         packed = path.read_bytes()
-        return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
     except OSError as problem:
-        cause = f"The body {path} cannot be read ({problem.strerror})."
+        raise _lost(f"The body {path} cannot be read ({problem.strerror}).") from None
+    return unpack(home, sha256, packed)
+
+
+def unpack(home: Home, sha256: str, packed: bytes) -> bytes:
+    """The body from the bytes of its file; raises HoustonError when they are damaged."""
+    import zstandard  # only when a body is large: 5 ms
+
+    try:
+        return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
     except zstandard.ZstdError as problem:
-        cause = f"The body {path} is damaged ({problem})."
-    raise HoustonError(cause, "What it holds cannot be shown.", "houston verify")
+        path = place(home, sha256)
+        raise _lost(f"The body {path} is damaged ({problem}).") from None
+
+
+def _lost(cause: str) -> HoustonError:
+    return HoustonError(cause, "What it holds cannot be shown.", "houston verify")

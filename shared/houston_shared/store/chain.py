@@ -4,6 +4,8 @@ chain = SHA-256(previous chain ‖ header ‖ body_hash), so a body can be erase
 """
 
 import hashlib
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -35,3 +37,8 @@ def link(
     """
     header = _encode((seq, rollout, step, attempt, part, kind, at))
     return hashlib.sha256(previous + header + digest).digest()
+
+
+def row_hash(row: Sequence[Any]) -> bytes:
+    """SHA-256 over a whole row of `events`, in the order of its columns."""
+    return hashlib.sha256(_encode(tuple(row))).digest()

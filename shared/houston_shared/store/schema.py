@@ -41,6 +41,11 @@ def pending(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring an open, writable database to `VERSION`, one transaction a migration."""
-    for number, sql in pending(connection):
-        connection.executescript(f"BEGIN;\n{sql}\nPRAGMA user_version = {number};\nCOMMIT;")
+    """Bring an open, writable database to `VERSION`, in one transaction.
+
+    Raises sqlite3.Error; the transaction is then still open, or was never begun.
+    """
+    steps = pending(connection)
+    if steps:
+        sql = "\n".join(sql for _, sql in steps)
+        connection.executescript(f"BEGIN;\n{sql}\nPRAGMA user_version = {steps[-1][0]};\nCOMMIT;")

@@ -321,7 +321,7 @@ def test_a_harmed_wal_is_a_cut_end(tmp_path: Path, harm: str) -> None:
     assert "houston verify" in problem.value.next
 
 
-def test_the_command_says_each_finding_and_exits_1(home: Home) -> None:
+def test_the_command_says_each_finding_and_exits_65(home: Home) -> None:
     def said(*flags: str) -> subprocess.CompletedProcess[str]:
         words = ["verify", "--home", str(home.path), *flags]
         return subprocess.run(
@@ -340,17 +340,23 @@ def test_the_command_says_each_finding_and_exits_1(home: Home) -> None:
     _extra_row(home)
     change(home, "UPDATE events SET at = at + 1 WHERE seq = 5")
     unsound = said()
-    assert unsound.returncode == 1
+    assert unsound.returncode == 65
+    (rollout,) = {
+        one["rollout"]
+        for one in msgspec.json.decode(said("--json").stdout)["findings"]
+        if one.get("seq") == 5
+    }
+    assert f"CORRUPT rollout={rollout} first bad seq=5; no backup available" in unsound.stdout
     assert len(unsound.stdout.splitlines()) >= 2
     assert "Event 5 does not fit the chain." in unsound.stdout
-    assert "restore a backup" in unsound.stderr
+    assert "houston repair" in unsound.stderr
     assert "houston verify" not in unsound.stderr, "it was just run"
     found = msgspec.json.decode(said("--json").stdout)["findings"]
     assert {"chain", "table"} == {finding["what"] for finding in found}
     home.database.write_bytes(b"no database at all" * 400)
     hopeless = said()
-    assert hopeless.returncode == 1
-    assert "restore a backup" in hopeless.stderr
+    assert hopeless.returncode == 65
+    assert "houston repair" in hopeless.stderr
     assert "houston verify" not in hopeless.stderr
 
 
@@ -361,5 +367,5 @@ def test_what_the_end_of_a_live_home_means_is_said_in_words(
     report = Report(
         sound=True, events=9, bytes=1, vouched=vouched, erased=0, seconds=0.1, findings=()
     )
-    command._show(report)
+    command.show(report, Home(Path("nowhere")))
     assert says in capsys.readouterr().out

@@ -1,0 +1,54 @@
+"""`houston backup`: a checked copy of the home while the daemon runs; `--list`, `--restore`."""
+
+import argparse
+from pathlib import Path
+
+from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep.backup import Manifest
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`--to`, `--list`, `--restore`, `--periodic`, `--json`."""
+    parser.add_argument("--to", metavar="DIR", type=Path, help="make it in this folder")
+    parser.add_argument("--list", action="store_true", help="show the backups that there are")
+    parser.add_argument(
+        "--restore", metavar="DIR", type=Path, help="make the home, which must be empty, out of one"
+    )
+    parser.add_argument(
+        "--periodic", action="store_true", help="then remove all but the newest `[backup] keep`"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a backup")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Make, list or restore; raises HoustonError."""
+    if arguments.list:
+        found = backup.listed(loaded.home, arguments.to)
+        if not found and not arguments.json:
+            out.note("There is no backup. next: houston backup")
+        for one in found:
+            _say(one, arguments.json, f"{one.name}  event {one.seq}  {one.bytes / 1e6:.1f} MB")
+        return int(ExitCode.DONE)
+    if arguments.restore:
+        one = backup.restore(arguments.restore.absolute(), loaded.home)
+        said = f"{loaded.home.path} is as it was at {one.at}, to event {one.seq}."
+        _say(one, arguments.json, f"{said} next: houston daemon start")
+        return int(ExitCode.DONE)
+    parent = arguments.to.absolute() if arguments.to else loaded.home.backups
+    made = backup.make(loaded.home, parent)
+    place = parent / made.name
+    _say(made, arguments.json, f"{place}: event {made.seq}, {made.bytes / 1e6:.1f} MB, checked.")
+    if arguments.periodic:
+        for name in backup.prune(loaded.home, loaded.config.backup.keep):
+            out.note(f"removed the old backup {name}")
+    return int(ExitCode.DONE)
+
+
+def _say(one: Manifest, as_json: bool, text: str) -> None:
+    if as_json:
+        out.json_line(one)
+    else:
+        out.line(text)

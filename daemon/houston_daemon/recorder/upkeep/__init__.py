@@ -1,0 +1,1 @@
+"""What keeps a home whole over years: backups, repair, upgrade, archives, erased bodies."""

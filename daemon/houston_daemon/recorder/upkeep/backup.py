@@ -1,0 +1,196 @@
+"""`houston backup`: a copy of a home that is a home itself, made while the daemon runs and writes.
+
+Holds the database, its head, the blobs that its events name, and the configuration; not the search
+index, which is rebuilt. Made beside its place, checked by `verify`, its manifest written last, and
+then renamed: what has a manifest is whole. Of what rollouts own on hosts it knows nothing.
+"""
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.recorder import damage, head_file
+from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.verify import verify
+from houston_shared.clock import iso, now_us
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import blobs, schema
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a backup holds: `manifest.json`, and the JSON of `houston backup`."""
+
+    name: str
+    at: str
+    home: str
+    """Of which home."""
+    version: str
+    schema: int
+    seq: int
+    chain: str
+    """Chain value of event `seq`, hex."""
+    events: int
+    bytes: int
+    """Of all files."""
+    files: dict[str, str]
+    """SHA-256 (hex) by path; blobs are named by theirs."""
+    blobs: int
+    held_seconds: float
+    """For how long the copy held a read mark in the daemon's WAL."""
+
+
+def make(home: Home, to: Path | None = None) -> Manifest:
+    """Back a home up into a new folder of `to` (default: its own `backups/`).
+
+    Raises HoustonError when there is nothing to back up, when the copy is not sound (exit code 65;
+    nothing is left then), or when it cannot be written.
+    """
+    parent = to or home.backups
+    name = copying.stamp()
+    beside = Home(parent / f".{name}.new")
+    try:
+        _there(home)
+        beside.blobs.mkdir(mode=0o700, parents=True)
+        held = _copy(home, beside)
+        manifest = _checked(home, beside, name, held)
+        copying.write(beside.path / damage.MANIFEST, msgspec.json.encode(manifest) + b"\n")
+        copying.sync_tree(beside.path)
+        beside.path.rename(parent / name)
+        copying.sync(parent)
+    except (OSError, sqlite3.Error) as problem:
+        raise HoustonError(
+            f"The backup cannot be made in {parent}: {problem}.",
+            "None was kept.",
+            "Make room or permission there, or name another folder with --to.",
+        ) from None
+    finally:
+        shutil.rmtree(beside.path, ignore_errors=True)  # gone already when all went well
+    return manifest
+
+
+def listed(home: Home, folder: Path | None = None) -> list[Manifest]:
+    """The complete backups of a home (or in `folder`), oldest first."""
+    parent = folder or home.backups
+    return [read(path.parent) for path in sorted(parent.glob(f"[0-9]*/{damage.MANIFEST}"))]
+
+
+def read(folder: Path) -> Manifest:
+    """A backup's manifest; raises HoustonError where there is none or it is damaged."""
+    try:
+        return msgspec.json.decode((folder / damage.MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError) as problem:
+        raise HoustonError(
+            f"{folder} is no backup: {problem}.", "Nothing was done.", "houston backup --list"
+        ) from None
+
+
+def prune(home: Home, keep: int) -> list[str]:
+    """Remove all but the newest `keep` backups in the home's own folder; names of those removed."""
+    old = [one.name for one in listed(home)][:-keep] if keep else []
+    for name in old:
+        (home.backups / name / damage.MANIFEST).unlink()  # half a backup must never look whole
+        shutil.rmtree(home.backups / name, ignore_errors=True)
+    return old
+
+
+def restore(folder: Path, home: Home) -> Manifest:
+    """Make a home out of a backup; raises HoustonError, also where there is a home already."""
+    manifest = read(folder)
+    if home.path.exists() and any(
+        entry.name not in ("houston.toml", "logs") for entry in home.path.iterdir()
+    ):
+        raise ConfigurationError(
+            f"The home {home.path} is not empty.",
+            "Nothing was restored.",
+            "Move it away, or name an empty folder with --home.",
+        )
+    source = Home(folder)
+    for name, digest in manifest.files.items():
+        if copying.sha256(folder / name) != digest:
+            raise HoustonError(
+                f"{folder / name} is not the file that was backed up.",
+                "Nothing was restored.",
+                "Restore another backup: houston backup --list",
+                ExitCode.DAMAGED,
+            )
+        if name != "houston.toml" or not home.configuration.exists():
+            copying.file(folder / name, home.path / name)
+    home.blobs.mkdir(mode=0o700, exist_ok=True)
+    for path in source.blobs.glob("*/*.zst"):
+        copying.file(path, blobs.place(home, path.stem))
+    home.path.chmod(0o700)
+    copying.sync_tree(home.path)
+    return manifest
+
+
+def _there(home: Home) -> None:
+    if not home.database.is_file():
+        raise HoustonError(
+            f"There is no database in the home {home.path}.",
+            "There is nothing to back up.",
+            "houston daemon start, or name the right folder with --home",
+        )
+
+
+def _copy(home: Home, beside: Home) -> float:
+    held = copying.database(home.database, beside.database)
+    connection = sqlite3.connect(beside.database, isolation_level=None)
+    try:
+        newest = connection.execute(
+            "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        named = connection.execute(
+            "SELECT DISTINCT blob FROM events WHERE blob IS NOT NULL"
+        ).fetchall()
+    finally:
+        connection.close()
+    if newest:
+        head_file.write(beside, *newest)
+    for (name,) in named:
+        with contextlib.suppress(FileNotFoundError):  # said by the check of the copy
+            copying.file(blobs.place(home, name), blobs.place(beside, name))
+    if home.configuration.is_file():
+        copying.file(home.configuration, beside.configuration)
+    return held
+
+
+def _checked(home: Home, beside: Home, name: str, held: float) -> Manifest:
+    report = verify(beside)
+    if not report.sound:
+        raise HoustonError(
+            f"The copy of {home.path} is not sound: {report.findings[0].text}",
+            "No backup was kept.",
+            "houston verify",
+            ExitCode.DAMAGED,
+        )
+    head = head_file.read(beside) or head_file.Head(0, "")
+    files = [path for path in sorted(beside.path.iterdir()) if path.is_file()]
+    everything = [path for path in beside.path.rglob("*") if path.is_file()]
+    return Manifest(
+        name=name,
+        at=iso(now_us()),
+        home=str(home.path),
+        version=version("houston-agents"),
+        schema=schema.VERSION,
+        seq=head.seq,
+        chain=head.chain,
+        events=report.events,
+        bytes=sum(path.stat().st_size for path in everything),
+        files={path.name: copying.sha256(path) for path in files},
+        blobs=len(report.blobs),
+        held_seconds=round(held, 3),
+    )
+
+
+def age_seconds(home: Home) -> float | None:
+    """How old the newest backup is, by its folder's own time; None where there is none."""
+    names = damage.backups(home)
+    if not names:
+        return None
+    return time.time() - (home.backups / names[-1] / damage.MANIFEST).stat().st_mtime
