@@ -24,6 +24,7 @@ PAGES = {
         [
             ("Configuration", "(top)"),
             ("Daemon", "[daemon]"),
+            ("Metrics", "[metrics]"),
             ("Hosts", "[hosts]"),
             ("Console", "[console]"),
             ("Roles", "[roles]"),

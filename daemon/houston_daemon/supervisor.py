@@ -7,10 +7,8 @@ rollout does is the worker's business, what is stored the recorder's.
 Exit codes: 0 after a drain, 1 when a second signal cut it short, 70 when the recorder failed.
 """
 
-import os
 import signal
 import sqlite3
-import threading
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -18,16 +16,20 @@ from typing import Literal
 from houston_daemon.recorder.protocol import (
     RecorderFailed,
     RecorderHandle,
+    Reported,
     StopAsked,
     Wanted,
 )
+from houston_daemon.service.births import Births, Lost
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
+from houston_daemon.service.forcing import CUT_SHORT, Forcing
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
-from houston_daemon.service.log import LOGGER, LogFile
+from houston_daemon.service.log import LOGGER
+from houston_daemon.service.logs import Logs
 from houston_daemon.service.nightly import Nightly
-from houston_daemon.service.notify import notify, watchdog_seconds
+from houston_daemon.service.notify import feed_watchdog, notify, tell_systemd, watchdog_seconds
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing, read_standings
 from houston_daemon.service.workers import Workers
@@ -36,12 +38,13 @@ from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
 RECORDER_FAILED = 70
-CUT_SHORT = 1
-FORCED_SECONDS = 0.8
-"""After a second signal the process is gone within this time, whatever hangs."""
-TERM_SECONDS = 2.0
-"""Between TERM and KILL for workers that did not drain."""
-ENGINE_SECONDS = 15.0
+DRAIN_PART = 0.6
+"""Part of the time for leaving in which workers come to a safe point by themselves."""
+TERM_PART = 0.15
+"""Between TERM and KILL for workers that did not; the rest is for the store and the engines."""
+KILL_SECONDS = 0.5
+LEAST_SECONDS = 3.0
+"""Time for leaving where less is configured: store and engines need some."""
 IDLE_SECONDS = 5.0
 """Longest wait of the loop: health of engines and backoffs are looked at this often."""
 
@@ -53,6 +56,8 @@ class _Leaving:
     keep_engine: bool
     phase: Literal["drain", "term", "kill"]
     until: float
+    end: float
+    """Monotonic time by which all is over, engines too."""
     code: int = 0
 
 
@@ -64,19 +69,23 @@ class Supervisor:
         loaded: Loaded,
         recorder: RecorderHandle,
         inbox: Inbox,
+        births: Births,
         workers: Workers,
         engines: Engines,
         leftovers: Leftovers,
-        log: LogFile,
+        logs: Logs,
+        forcing: Forcing,
     ) -> None:
         self._loaded = loaded
         self._recorder = recorder
         self._inbox = inbox
+        self._births = births
         self._workers = workers
         self._engines = engines
         self._leftovers = leftovers
-        self._log = log
+        self._logs = logs
         self._nightly = Nightly(loaded)
+        self._forcing = forcing
         self._leaving: _Leaving | None = None
         self._error = ""
         self._standings: dict[str, Standing] = {}
@@ -92,15 +101,19 @@ class Supervisor:
             point("supervisor.round.before")
             for event in self._inbox.take(self._pause(now)):
                 self._handle(event)
-            notify("WATCHDOG=1")
+            # Here only after the recorder's thread has answered: one that hangs starves systemd.
+            feed_watchdog()
 
     def _supervise(self) -> None:
         """Bring rollouts, workers and engines to where they should be."""
         self._nightly.look(time.monotonic())
         try:
-            self._engines.pause_and_resume(time.monotonic())
+            now = time.monotonic()
+            self._engines.pause_and_resume(now)
             self._fill()
-            self._recorder.report(len(self._workers), self._engines.states, self._error)
+            self._births.look(now)
+            self._logs.look(now, self._pids)
+            self._recorder.report(self._report(now))
         except HoustonError as problem:
             # A full disk, or a recorder that has just failed and says so itself: tried again.
             LOGGER.warning("not now: %s", problem)
@@ -111,6 +124,8 @@ class Supervisor:
                 self._workers.born(event)
             case Died():
                 self._workers.died(event, time.monotonic(), self._read())
+            case Lost():
+                self._workers.lost(event, time.monotonic())
             case EngineState():
                 self._engine_changed(event)
             case LeftoversEnded():
@@ -120,12 +135,40 @@ class Supervisor:
             case RecorderFailed(cause):
                 self._recorder_failed(cause)
             case signal.SIGHUP:
-                self._log.reopen()
-                LOGGER.info("the log was opened again")
+                self._hung_up()
             case signal.Signals():
                 self._leave(False, event.name)
             case Wanted():
                 LOGGER.debug("rollouts may be runnable")  # each round of the loop looks
+
+    def _report(self, now: float) -> Reported:
+        """What the status says of the processes here; systemd shows the shortest form."""
+        troubles = {
+            **self._workers.troubles(now, self._standings),
+            **self._births.troubles(now),
+            **self._engines.troubles(now),
+        }
+        restarts = {
+            "workers": self._workers.restarts,
+            "engines": self._engines.restarts,
+            "nursery": self._births.restarts,
+        }
+        waiting = f", {len(troubles)} in trouble" if troubles else ""
+        tell_systemd(f"STATUS={len(self._workers)} workers{waiting}")
+        states = self._engines.states
+        return Reported(len(self._workers), states, self._error, restarts, troubles)
+
+    def _hung_up(self) -> None:
+        """SIGHUP: somebody moved logs away; ours and our children's go on in new files."""
+        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._logs.reopen(self._pids)
+        LOGGER.info("the log was opened again")
+        notify("READY=1")
+
+    @property
+    def _pids(self) -> dict[str, int]:
+        """Processes whose logs are ours to turn over, by whose log it is."""
+        return {**self._workers.pids, **self._births.pids}
 
     def _fill(self) -> None:
         standings = self._read()
@@ -160,16 +203,18 @@ class Supervisor:
 
     def _leave(self, keep_engine: bool, why: str) -> None:
         if self._leaving is None:
-            seconds = self._loaded.config.daemon.drain_seconds
+            seconds, now = leaving_seconds(self._loaded), time.monotonic()
             LOGGER.info("draining (%s): %s workers, at most %g s", why, len(self._workers), seconds)
             self._nightly.stop()
-            self._leaving = _Leaving(keep_engine, "drain", time.monotonic() + seconds)
-            notify("STOPPING=1")
+            drained = now + seconds * DRAIN_PART
+            self._leaving = _Leaving(keep_engine, "drain", drained, now + seconds)
+            self._forcing.leaving()
+            notify("STOPPING=1\nSTATUS=draining")
             self._drain()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
-            self._leaving = _Leaving(True, "kill", 0.0, CUT_SHORT)
-            exit_within(FORCED_SECONDS, CUT_SHORT)
+            self._leaving = _Leaving(True, "kill", 0.0, 0.0, CUT_SHORT)
+            self._forcing.cut_short()
             self._workers.end(signal.SIGKILL)
 
     def _drain(self) -> None:
@@ -181,7 +226,9 @@ class Supervisor:
 
     def _recorder_failed(self, cause: str) -> None:
         LOGGER.critical("writer failed: %s", cause)
-        self._leaving = _Leaving(True, "kill", time.monotonic() + TERM_SECONDS, RECORDER_FAILED)
+        until = time.monotonic() + KILL_SECONDS
+        self._forcing.leaving()
+        self._leaving = _Leaving(True, "kill", until, until, RECORDER_FAILED)
         self._workers.end(signal.SIGKILL)
 
     def _still_leaving(self, leaving: _Leaving, now: float) -> bool:
@@ -196,8 +243,11 @@ class Supervisor:
         point("supervisor.drain.late")
         LOGGER.warning("%s workers did not leave: %s", len(self._workers), number.name)
         self._workers.end(number)
-        leaving.phase = "term" if leaving.phase == "drain" else "kill"
-        leaving.until = now + TERM_SECONDS
+        if leaving.phase == "drain":
+            leaving.phase = "term"
+            leaving.until = now + leaving_seconds(self._loaded) * TERM_PART
+        else:
+            leaving.phase, leaving.until = "kill", now + KILL_SECONDS
         return True
 
     @property
@@ -205,12 +255,15 @@ class Supervisor:
         """Whether engines go on after the end."""
         return self._leaving is not None and self._leaving.keep_engine
 
+    @property
+    def seconds_left(self) -> float:
+        """What is left of the time for leaving."""
+        return self._leaving.end - time.monotonic() if self._leaving else 0.0
 
-def exit_within(seconds: float, code: int) -> None:
-    """End this process after `seconds` even if something hangs; committed work is safe."""
-    timer = threading.Timer(seconds, os._exit, [code])
-    timer.daemon = True
-    timer.start()
+
+def leaving_seconds(loaded: Loaded) -> float:
+    """How long a daemon may take to leave, from the signal to its end, engines included."""
+    return max(LEAST_SECONDS, loaded.config.daemon.drain_seconds)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,24 @@ class Daemon(Settings, frozen=True):
     group: str = ""
     """Unix group whose members may attach (home 0750, sockets 0660); empty for the owner only."""
     drain_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
-    """How long `stop` lets workers come to a safe point."""
+    """How long a stop may take in all; workers have six tenths of it to come to a safe point."""
     log_mb: Annotated[int, msgspec.Meta(ge=1)] = 50
     """A log file is rotated at this size."""
     log_files: Annotated[int, msgspec.Meta(ge=1)] = 10
     """Rotated logs that are kept."""
+
+
+class Metrics(Settings, frozen=True):
+    """Figures for Prometheus, in its text format; off unless one of the two is named."""
+
+    file: str = ""
+    """File that is rewritten every `seconds` (for node_exporter's textfile collector); from the
+    folder of the home."""
+    listen: str = ""
+    """Address of an HTTP endpoint, e.g. `127.0.0.1:9464`; it answers `/metrics` to whoever can
+    reach it."""
+    seconds: Annotated[float, msgspec.Meta(ge=0.1)] = 1.0
+    """How old the figures may be."""
 
 
 class Engine(Settings, frozen=True):
@@ -144,6 +157,7 @@ class Configuration(Settings, frozen=True):
     default_engine: str = "embedded"
     """Engine of `rollout start` without `--engine`."""
     daemon: Daemon = Daemon()
+    metrics: Metrics = Metrics()
     hosts: Hosts = Hosts()
     console: Console = Console()
     backup: Backup = Backup()

@@ -4,6 +4,7 @@ The kernel lets go of the lock however its holder ends, so there is no stale loc
 descriptor is close-on-exec: a child that outlives the daemon can never hold the home.
 """
 
+import contextlib
 import fcntl
 import os
 import time
@@ -61,8 +62,12 @@ class HomeLock:
         return None
 
     def release(self) -> None:
-        """Let the home go. Idempotent."""
+        """Let the home go, and leave nobody's name in it. Idempotent."""
         if self._fd >= 0:
+            nobody = msgspec.json.encode(Owner(pid=0, since="")) + b"\n"
+            with contextlib.suppress(OSError):  # a disk that fails: the lock decides
+                os.pwrite(self._fd, nobody, 0)  # its block stays: the next start may need it
+                os.ftruncate(self._fd, len(nobody))
             os.close(self._fd)
             self._fd = -1
 
@@ -82,6 +87,20 @@ def holder(home: Home) -> Owner | None:
         return None if _try(fd, fcntl.LOCK_SH) else _content(fd)
     finally:
         os.close(fd)
+
+
+def left_behind(home: Home) -> Owner | None:
+    """The daemon that let the home go by dying: nobody holds it, and the name is still there.
+
+    None after a clean stop, or while one runs. Raises HoustonError as `holder` does.
+    """
+    if not home.lock_file.exists() or holder(home) is not None:
+        return None
+    try:
+        owner = msgspec.json.decode(home.lock_file.read_bytes(), type=Owner)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return owner if owner.pid else None
 
 
 def unusable(home: Home, problem: OSError) -> HoustonError:

@@ -368,6 +368,14 @@ class Status(Wire, frozen=True, kw_only=True):
     """Events that search.db has not seen yet."""
     longest_silence: float = 0.0
     """Longest time between two messages of one worker, seconds; each beats every second."""
+    restarts: dict[str, int] = {}
+    """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""
+    troubles: dict[str, str] = {}
+    """What keeps ending → how often, when it is tried again, what it said last."""
+    acked: int = 0
+    """Messages of workers answered since the daemon's start; each answer means on disk."""
+    ack_p99_ms: float = 0.0
+    """99th percentile of recent times from receipt to answer."""
 
 
 ControlReply = Done | Denied | Status

@@ -1,37 +1,49 @@
-"""`houston daemon status`: whether the daemon runs (exit code 0 or 69) and how it stands."""
+"""`houston daemon status`: whether the daemon runs and how it stands.
+
+Exit code 0 when it runs and 69 when it does not; with `--lsb` those of init scripts: 0 it runs,
+1 it died and left its lock, 3 it does not run, 4 it holds the home and does not answer.
+"""
 
 import argparse
 from datetime import timedelta
 
 import msgspec
 
+from houston_daemon.hosts.processes import stat_of
+from houston_daemon.service.log import last_line
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import DaemonNotRunning, ExitCode
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.lock import Owner, holder, left_behind
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Waiting
 from houston_shared.store.reader import Reader
 from houston_shared.wire import AskStatus, Status
 
-STOPPED = {"pid": None, "state": "stopped", "uptime": 0.0}
+LSB_DEAD, LSB_STOPPED, LSB_UNKNOWN = 1, 3, 4
+"""Linux Standard Base, init script actions, `status`."""
+STANDS = {"T": "a signal has stopped it (SIGSTOP)", "D": "it waits for a disk or a device"}
+"""What the kernel calls the states of a process that cannot answer."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`--json`."""
+    """`--json`, `--lsb`."""
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument(
+        "--lsb", action="store_true", help="exit code of an init script: 0, 1, 3 or 4"
+    )
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    """Show it. Without a daemon the JSON says `stopped`, and the exit code is 69."""
+    """Show it; the JSON is one object whatever the state, the exit code says which."""
     try:
         with ControlClient(loaded.home) as client:
             status = client.ask(AskStatus())
-    except DaemonNotRunning:
-        if not arguments.json:
-            raise
-        out.json_line({**STOPPED, "home": str(loaded.home.path)})
-        return int(ExitCode.DAEMON_NOT_RUNNING)
+    except DaemonNotRunning as stopped:
+        return _not_running(arguments, loaded, stopped)
+    except NoAnswer as silent:
+        return _silent(arguments, loaded, silent)
     assert isinstance(status, Status)
     if arguments.json:
         out.json_line(_whole(status))
@@ -39,6 +51,49 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         with Reader(loaded.home) as reader:
             _show(status, reader.run(rollouts.waiting()))
     return int(ExitCode.DONE)
+
+
+def _not_running(arguments: argparse.Namespace, loaded: Loaded, stopped: DaemonNotRunning) -> int:
+    died = left_behind(loaded.home)
+    said = last_line(loaded.home.logs / "daemon.log") if died else ""
+    if arguments.json:
+        out.json_line(_down("dead" if died else "stopped", loaded, said))
+    else:
+        out.error(_death(died, said) if died else stopped)
+    if arguments.lsb:
+        return LSB_DEAD if died else LSB_STOPPED
+    return int(ExitCode.DAEMON_NOT_RUNNING)
+
+
+def _silent(arguments: argparse.Namespace, loaded: Loaded, silent: NoAnswer) -> int:
+    owner = holder(loaded.home)
+    found = stat_of(owner.pid) if owner and owner.pid else None
+    why = STANDS.get(found.state, "") if found else ""
+    if arguments.json:
+        said = f"it does not answer{': ' * bool(why)}{why}"
+        out.json_line({**_down("silent", loaded, said), "pid": owner.pid if owner else None})
+    else:
+        out.error(HoustonError(silent.cause, why and f"{why}.", "houston daemon stop"))
+    return LSB_UNKNOWN if arguments.lsb else int(silent.code)
+
+
+def _down(state: str, loaded: Loaded, last_error: str) -> dict[str, object]:
+    return {
+        "pid": None,
+        "state": state,
+        "uptime": 0.0,
+        "home": str(loaded.home.path),
+        "last_error": last_error,
+    }
+
+
+def _death(died: Owner, said: str) -> DaemonNotRunning:
+    last = f" Its log ends: {said}" if said else ""
+    return DaemonNotRunning(
+        f"No daemon runs; the last one (pid {died.pid}, since {died.since}) did not come to its "
+        f"own end.{last}",
+        "What was acknowledged is stored; rollouts go on at the next start.",
+    )
 
 
 def _whole(status: Status) -> dict[str, object]:
@@ -49,7 +104,10 @@ def _whole(status: Status) -> dict[str, object]:
 def _show(status: Status, waiting: list[Waiting]) -> None:
     up = timedelta(seconds=int(status.uptime))
     counts = ", ".join(f"{count} {state}" for state, count in sorted(status.rollouts.items()))
-    out.line(f"{status.state} on {status.home} (pid {status.pid}, for {up}, {status.version})")
+    out.line(
+        f"{status.state} on {status.home} (pid {status.pid}, for {up}, epoch {status.epoch}, "
+        f"{status.version})"
+    )
     out.line(f"  rollouts  {counts or 'none'}; {status.workers} workers")
     for name, state in sorted(status.engines.items()):
         out.line(f"  engine    {name}: {state}")
@@ -57,8 +115,14 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
         out.line(f"  engine    {one.engine}: {one.said}")
     out.line(
         f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
-        f"log {status.wal_mb:.1f} MB, disk {status.disk_free_mb:,.0f} MB free"
+        f"ack p99 {status.ack_p99_ms:.1f} ms, log {status.wal_mb:.1f} MB, "
+        f"disk {status.disk_free_mb:,.0f} MB free"
     )
     out.line(f"  consoles  {status.consoles}; search lags {status.search_lag} events")
+    restarts = ", ".join(f"{count} {part}" for part, count in status.restarts.items() if count)
+    if restarts:
+        out.line(f"  restarts  {restarts}, since the daemon's start")
+    for name, said in sorted(status.troubles.items()):
+        out.line(f"  trouble   {name}: {said}")
     if status.last_error:
         out.line(f"  last error: {status.last_error}")

@@ -24,7 +24,11 @@ def say(halted: Halted, loaded: Loaded) -> None:
     if not halted.pid:
         out.line(f"no daemon runs on {loaded.home.path}")
     elif halted.forced:
-        out.line(f"killed (pid {halted.pid}): it did not drain; nothing that was stored is lost")
+        out.line(f"killed (pid {halted.pid}): {halted.forced}; nothing that was stored is lost")
+    elif halted.stood:
+        out.line(
+            f"stopped (pid {halted.pid}): a signal had frozen it, it was let go on and drained"
+        )
     else:
         out.line(f"stopped (pid {halted.pid})")
     for engine in halted.engines:

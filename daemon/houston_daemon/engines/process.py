@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,7 +41,8 @@ class State(msgspec.Struct, frozen=True):
 class EngineProcess:
     """A server with its command, address, state file and log.
 
-    url: base address, with or without `/v1`. environment: added to the daemon's own.
+    url: base address, with or without `/v1`. environment: added to the daemon's own. output: opens
+    a descriptor for what it prints, closed here; without it the log file is appended to.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class EngineProcess:
         state_file: Path,
         log_file: Path,
         environment: Mapping[str, str] | None = None,
+        output: Callable[[], int] | None = None,
     ) -> None:
         self.name = name
         self.url = url
@@ -59,6 +61,7 @@ class EngineProcess:
         self._state_file = state_file
         self._log_file = log_file
         self._environment = dict(environment or {})
+        self._output = output or self._append
         self._state: State | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -73,14 +76,14 @@ class EngineProcess:
         Whatever an earlier one of this state file left is ended first.
         """
         self.stop()
-        self._log_file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with self._log_file.open("ab") as log:
+            output = self._output()
+            try:
                 self._child = subprocess.Popen(
                     self._command,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=output,
+                    stderr=output,
                     start_new_session=True,
                     env={
                         **os.environ,
@@ -88,6 +91,8 @@ class EngineProcess:
                         _MARK: str(self._state_file.absolute()),
                     },
                 )
+            finally:
+                os.close(output)
         except OSError as problem:
             raise HoustonError(f"Engine {self.name} cannot be started: {problem}.") from problem
         point("supervisor.engine.started")
@@ -95,6 +100,12 @@ class EngineProcess:
         self._state = State(pid, start_time(pid) or 0, _boot(), self.url, self._command)
         _write(self._state_file, self._state)
         point("supervisor.engine.recorded")
+
+    def _append(self) -> int:
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, 0o600)
+        return fd
 
     def adopt(self) -> bool:
         """Find the server of an earlier daemon; return whether it still runs.

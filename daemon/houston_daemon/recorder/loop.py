@@ -6,6 +6,7 @@ supervisor, people, workers, so that a flood of steps never delays a word of gui
 
 import contextlib
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,6 +14,7 @@ from typing import TypeVar
 import zmq
 
 from houston_daemon.recorder import notices
+from houston_daemon.recorder.answers import Answers
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.control_state import Controls
 from houston_daemon.recorder.holding import Holding
@@ -24,7 +26,7 @@ from houston_daemon.recorder.search_process import SearchProcess
 from houston_daemon.recorder.sockets import Frames, Live, Router, bind
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
-from houston_daemon.recorder.work import FromSupervisor, Work
+from houston_daemon.recorder.work import FromSupervisor, FromWorker, Work
 from houston_shared.faults import point
 
 T = TypeVar("T")
@@ -63,6 +65,7 @@ class Loop:
         self._holding = Holding(store.home, self.wake)
         self._controls = Controls(store)
         self._batch = Batch(store)
+        self._answers = Answers()
         self._maintenance = Maintenance(store)
         self._search = SearchProcess(store.home)
         self.board = StatusBoard(epoch, self._gauges())
@@ -128,6 +131,7 @@ class Loop:
         """One batch and what follows it; whether there may be more at once."""
         with contextlib.suppress(BlockingIOError):  # a message or the clock woke us, nobody else
             os.read(self._woken, 65_536)
+        began = time.perf_counter()
         works = self._collect()
         self.works = works
         if works:
@@ -136,6 +140,8 @@ class Loop:
             point("recorder.batch.after")
             self._after(works)
             self.works = []
+            workers = sum(isinstance(work, FromWorker) for work in works)
+            self._answers.note(workers, time.perf_counter() - began)
         self._live.count()
         self._maintenance.run()
         self._search.tend()
@@ -190,6 +196,8 @@ class Loop:
             queue=lambda: max(0, len(self.works) - 1) + self._holding.count,  # less the asker
             commits=lambda: self._batch.commits,
             p99_ms=self._batch.p99_ms,
+            acked=lambda: self._answers.count,
+            ack_p99_ms=self._answers.p99_ms,
             wal_bytes=self._maintenance.wal_bytes,
             consoles=lambda: self._live.listeners,
             search_seq=lambda: self._search.seq,

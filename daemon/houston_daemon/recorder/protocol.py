@@ -9,10 +9,11 @@ same two; `live` carries one frame, a `wire.Notice`, to subscribers of the empty
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from houston_shared.records import RolloutSpec
+from houston_shared.wire import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,20 @@ class RecorderFailed:
     """The recorder's thread ended by an exception: nothing further is acked."""
 
     cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the supervisor says of the processes it keeps, for the status."""
+
+    workers: int = 0
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """Engine name → `ready`, `starting`, `down: <reason>`."""
+    error: str = ""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """What keeps ending → how often, when it is tried again, what it said last."""
 
 
 RecorderEvent = Wanted | StopAsked | RecorderFailed
@@ -73,8 +88,12 @@ class RecorderHandle(Protocol):
         """
         ...
 
-    def report(self, workers: int, engines: Mapping[str, str], error: str = "") -> None:
+    def report(self, said: Reported) -> None:
         """What `Status` says about workers and engines from now on."""
+        ...
+
+    def status(self, patience: float) -> Status:
+        """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
         ...
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:

@@ -7,22 +7,23 @@ further is acked, waiting calls fail, and the supervisor hears `RecorderFailed`.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeVar
 
 from houston_daemon.recorder import assignments, folders
 from houston_daemon.recorder.begin import begin
 from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.loop import Loop
-from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Tell
-from houston_daemon.recorder.status import Reported
+from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Reported, Tell
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
 from houston_shared.config import Configuration, fingerprint
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.secret_values import redact, redact_all
+from houston_shared.wire import Status
 
 LOGGER = logging.getLogger("houston.recorder")
 T = TypeVar("T")
@@ -67,10 +68,19 @@ class Recorder:
         """A worker process ended; with `failure`, the rollout fails with that reason."""
         self._call(lambda store: assignments.worker_ended(store, rollout, lease, failure))
 
-    def report(self, workers: int, engines: Mapping[str, str], error: str = "") -> None:
+    def report(self, said: Reported) -> None:
         """What `Status` says about workers and engines from now on."""
-        said = Reported(workers, redact_all(dict(engines)), redact(error))
+        said = replace(
+            said,
+            engines=redact_all(dict(said.engines)),
+            error=redact(said.error),
+            troubles=redact_all(dict(said.troubles)),
+        )
         self._call(lambda _: setattr(self._running().board, "reported", said))
+
+    def status(self, patience: float) -> Status:
+        """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
+        return self._call(lambda store: self._running().board.status(store), patience)
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
@@ -93,15 +103,18 @@ class Recorder:
         assert self._loop is not None
         return self._loop
 
-    def _call(self, act: Callable[[Store], T]) -> T:
-        """Have the recorder's thread do something in a transaction; returns after the commit."""
+    def _call(self, act: Callable[[Store], T], patience: float | None = None) -> T:
+        """Have the recorder's thread do something in a transaction; returns after the commit.
+
+        Raises TimeoutError after `patience` seconds.
+        """
         call = FromSupervisor(act)
         with self._guard:
             if self._over:
                 raise HoustonError(self._over, "Nothing was changed.", "houston daemon restart")
             self._calls.append(call)
             self._running().wake()
-        result: T = call.future.result()
+        result: T = call.future.result(patience)
         return result
 
     def _main(self) -> None:

@@ -3,10 +3,11 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 
+from houston_daemon.recorder.protocol import Reported
 from houston_daemon.recorder.store import Store
 from houston_shared.wire import Status
 
@@ -25,15 +26,10 @@ class Gauges:
     search_seq: Callable[[], int]
     """Newest event that search.db has seen."""
     problem: Callable[[], str]
-
-
-@dataclass(slots=True)
-class Reported:
-    """What the supervisor said last."""
-
-    workers: int = 0
-    engines: Mapping[str, str] = field(default_factory=dict)
-    error: str = ""
+    acked: Callable[[], int]
+    """Messages of workers answered since the start."""
+    ack_p99_ms: Callable[[], float]
+    """99th percentile of recent times from a message's receipt to its answer, milliseconds."""
 
 
 class StatusBoard:
@@ -68,4 +64,8 @@ class StatusBoard:
             last_error=gauges.problem() or self.reported.error,
             search_lag=max(0, store.journal.seq - gauges.search_seq()),
             longest_silence=store.workers.longest_silence,
+            restarts=dict(self.reported.restarts),
+            troubles=dict(self.reported.troubles),
+            acked=gauges.acked(),
+            ack_p99_ms=gauges.ack_p99_ms(),
         )

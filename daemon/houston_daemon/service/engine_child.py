@@ -16,22 +16,30 @@ from houston_daemon.service.engine_places import (
     engines_folder,
     free_port,
     kept_port,
+    output_pipe,
     state_file,
 )
+from houston_daemon.service.log_pipe import LogPipe
 from houston_shared.config import Engine
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 
 EMBEDDED = "houston_daemon.engines.embedded"
+LOG_SECONDS = 2.0
+"""How long the last lines of an engine that ended may take to reach its log."""
 
 
 class Child:
     """A server that this daemon starts: the embedded one, or `vllm serve`."""
 
-    def __init__(self, home: Home, name: str, engine: Engine) -> None:
+    def __init__(
+        self, home: Home, name: str, engine: Engine, log_bytes: int, log_files: int
+    ) -> None:
+        """log_bytes, log_files: size of one log file, and how many older ones are kept."""
         self._home = home
         self._name = name
         self._engine = engine
+        self._pipe = LogPipe(output_pipe(home, name), engine_log(home, name), log_bytes, log_files)
         self.url = ""
         self._process: EngineProcess | None = None
 
@@ -41,6 +49,7 @@ class Child:
         A child that was started with another command (the configuration changed) is ended first.
         """
         port = kept_port(self._home, self._name, self._engine)
+        self._pump()
         process = self._make(port)
         found = process.adopt()
         if found and self._command(port) != started_with(self._home, self._name):
@@ -64,10 +73,18 @@ class Child:
             state_file(self._home, self._name),
             engine_log(self._home, self._name),
             self._engine.environment,
+            self._pipe.open,
         )
 
+    def _pump(self) -> None:
+        try:
+            self._pipe.keep_going()
+        except OSError as problem:
+            raise HoustonError(f"The log of engine {self._name} stands: {problem}.") from problem
+
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether its process runs; what writes its log is kept running, too. HoustonError."""
+        self._pump()
         return self._process is not None and self._process.alive()
 
     def healthy(self) -> bool:
@@ -76,22 +93,23 @@ class Child:
 
     def reason(self) -> str:
         """What its log says about its end."""
+        self._pipe.settle(LOG_SECONDS)
         said = self._process.failing_line() if self._process else ""
         return f"it ended: {said or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
 
-    def end(self) -> None:
-        """End it; waits until it is gone."""
+    def end(self, seconds: float = 10.0) -> None:
+        """End it; waits until it is gone, by force after most of `seconds`."""
         if self._process is not None:
-            self._process.stop()
+            self._process.stop(max(0.2, seconds - 1.0))
 
 
-def end_left_over(home: Home) -> list[str]:
-    """End engines that an earlier daemon of this home left; returns their names."""
+def end_left_over(home: Home, seconds: float = 3.0) -> list[str]:
+    """End engines that an earlier daemon left, by force after `seconds`; returns their names."""
     ended = []
     for state in sorted(engines_folder(home).glob("*.json")):
         process = EngineProcess(state.stem, [], "", state, engine_log(home, state.stem), {})
         if process.adopt():
-            process.stop()
+            process.stop(seconds)
             ended.append(state.stem)
     return ended
 

@@ -30,6 +30,11 @@ def engine_log(home: Home, name: str) -> Path:
     return home.logs / "engines" / f"{file_name(name)}.log"
 
 
+def output_pipe(home: Home, name: str) -> Path:
+    """The pipe that a child writes its log into."""
+    return engines_folder(home) / f"{file_name(name)}.pipe"
+
+
 def kept_port(home: Home, name: str, engine: Engine) -> int:
     """The port of this engine in this home: configured, or chosen once and kept."""
     if engine.port:

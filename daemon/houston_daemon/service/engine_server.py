@@ -21,7 +21,8 @@ def servers(loaded: Loaded) -> Callable[[str], Server | None]:
             return None
         if engine.url:
             return Remote(engine.url)
-        return Child(loaded.home, name, engine)
+        settings = loaded.config.daemon
+        return Child(loaded.home, name, engine, settings.log_mb * 1_000_000, settings.log_files)
 
     return make
 
@@ -55,7 +56,7 @@ class Missing:
         """What is wrong."""
         return str(self._problem)
 
-    def end(self) -> None:
+    def end(self, seconds: float = 10.0) -> None:
         """Nothing to end."""
 
 
@@ -85,5 +86,5 @@ class Remote:
         """Why not."""
         return self._why
 
-    def end(self) -> None:
+    def end(self, seconds: float = 10.0) -> None:
         """It is not ours."""

@@ -6,6 +6,7 @@ runs is only asked.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,8 @@ WATCH_SECONDS = 2.0
 MISSED_LIMIT = 15
 """Times a living engine may not answer before it is taken for hung and started again."""
 LONGEST_DELAY_SECONDS = 60.0
+STEADY_SECONDS = 60.0
+"""An engine that answered this long did not crash at its start: it is started again at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,10 @@ class EngineState:
     state: str
     url: str
     """Where it answers; empty where workers know that themselves."""
+    restarts: int = 0
+    """How often it was brought up again since the daemon's start."""
+    again: float = 0.0
+    """When it is brought up again (monotonic), where it is down."""
 
 
 class Server(Protocol):
@@ -54,8 +61,8 @@ class Server(Protocol):
         """Why it does not, in a few words."""
         ...
 
-    def end(self) -> None:
-        """End it if it is ours."""
+    def end(self, seconds: float = 10.0) -> None:
+        """End it if it is ours, within about so many seconds."""
         ...
 
 
@@ -67,7 +74,10 @@ class EngineWatch:
         self._server = server
         self._tell = tell
         self._ended = threading.Event()
+        self._unwanted = False
         self._state = ""
+        self._restarts = 0
+        self._ready_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
 
     def start(self) -> None:
@@ -76,22 +86,28 @@ class EngineWatch:
 
     def stop(self, keep: bool, seconds: float) -> None:
         """Stop watching; end the engine unless it is to be kept. Bounded by `seconds`."""
+        end = time.monotonic() + seconds
+        self._unwanted = not keep
         self._ended.set()
-        self._thread.join(seconds)
+        # It may be asking an engine that hangs, which takes it seconds: it is not waited for.
+        self._thread.join(seconds / 4)
         if not keep:
-            self._server.end()
+            self._server.end(end - time.monotonic())
 
     def _run(self) -> None:
         delay = 1.0
         while not self._ended.is_set():
+            self._ready_since = None
             reason = self._serve_once()
-            if self._state == "ready":
+            now = time.monotonic()
+            if self._ready_since is not None and now - self._ready_since > STEADY_SECONDS:
                 delay = 1.0
             if self._ended.is_set():
                 return
-            self._say(f"down: {reason}")
+            self._say(f"down: {reason}", now + delay)
             self._ended.wait(delay)
             delay = min(LONGEST_DELAY_SECONDS, delay * 2)
+            self._restarts += 1
 
     def _serve_once(self) -> str:
         """Bring it up and watch it until it is gone; returns why it is."""
@@ -99,12 +115,15 @@ class EngineWatch:
             self._say("starting")
         try:
             self._server.bring_up()
+            if self._unwanted:  # it was to end while it was being brought up
+                self._server.end(1.0)
             while not self._server.healthy():
                 if self._ended.wait(POLL_SECONDS):
                     return ""
                 if not self._server.alive():
                     return self._server.reason()
             point("supervisor.engine.ready")
+            self._ready_since = time.monotonic()
             self._say("ready")
             return self._until_gone()
         except HoustonError as problem:
@@ -121,8 +140,9 @@ class EngineWatch:
                 return f"it did not answer for {missed * WATCH_SECONDS:g} s"
         return ""
 
-    def _say(self, state: str) -> None:
+    def _say(self, state: str, again: float = 0.0) -> None:
         if state != self._state:
-            self._state = state
             LOGGER.info("engine %s: %s", self.name, state)
-            self._tell(EngineState(self.name, state, self._server.url))
+        if state != self._state or again:
+            self._state = state
+            self._tell(EngineState(self.name, state, self._server.url, self._restarts, again))

@@ -24,6 +24,8 @@ class _Watched:
     state: str = "starting"
     url: str = ""
     down_since: float | None = None
+    restarts: int = 0
+    again: float = 0.0
     waiting: bool = False
 
 
@@ -47,6 +49,20 @@ class Engines:
         """Engine name → `ready`, `starting` or `down: <reason>`."""
         return {name: watched.state for name, watched in self._watched.items() if watched.watch}
 
+    @property
+    def restarts(self) -> int:
+        """How often engines were brought up again since the daemon's start."""
+        return sum(watched.restarts for watched in self._watched.values())
+
+    def troubles(self, now: float) -> dict[str, str]:
+        """Engines that came down again after they were brought up, for the status."""
+        return {
+            f"engine {name}": f"brought up again {watched.restarts} times; "
+            f"again in {max(0.0, watched.again - now):.0f} s; {watched.state}"
+            for name, watched in self._watched.items()
+            if watched.restarts and watched.state.startswith("down")
+        }
+
     def use(self, names: Iterable[str]) -> None:
         """Watch these engines from now on; those already watched go on."""
         for name in set(names) - self._watched.keys():
@@ -68,6 +84,7 @@ class Engines:
         """Take note of what a watch said."""
         watched = self._watched[event.name]
         watched.state, watched.url = event.state, event.url
+        watched.restarts, watched.again = event.restarts, event.again
         if event.state == "ready":
             watched.down_since = None
         elif event.state.startswith("down") and watched.down_since is None:

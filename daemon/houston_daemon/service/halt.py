@@ -9,7 +9,9 @@ import signal
 import time
 from dataclasses import dataclass
 
+from houston_daemon.hosts.processes import stat_of
 from houston_daemon.service.engine_child import end_left_over
+from houston_daemon.supervisor import leaving_seconds
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
@@ -18,10 +20,12 @@ from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, holder
 from houston_shared.wire import StopDaemon
 
-ASK_SECONDS = 3.0
-AFTER_DRAIN_SECONDS = 30.0
-"""Beyond the drain: closing the database and ending engines."""
-FORCED_SECONDS = 3.0
+ASK_SECONDS = 2.0
+AFTER_SECONDS = 1.5
+"""What a daemon may take beyond the time for leaving before it is killed; it ends itself sooner."""
+SILENT_SECONDS = 9.0
+"""The same for one that does not answer: it may be busy and drain all the same."""
+FORCED_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,10 @@ class Halted:
 
     pid: int
     """0 when no daemon ran."""
-    forced: bool = False
+    forced: str = ""
+    """Why it was killed; empty when it left by itself."""
+    stood: bool = False
+    """Whether it had been stopped by a signal (SIGSTOP) and was let go on."""
     engines: tuple[str, ...] = ()
     """Engines that were ended here because their daemon was gone."""
 
@@ -41,17 +48,38 @@ def halt(loaded: Loaded, keep_engine: bool) -> Halted:
     owner = holder(home)
     if owner is None:
         return Halted(0, engines=() if keep_engine else _end_engines(home))
-    patience = loaded.config.daemon.drain_seconds + AFTER_DRAIN_SECONDS
-    if not _asked(home, keep_engine) and owner.pid:
+    stood = _let_go_on(owner.pid)
+    asked = _asked(home, keep_engine)
+    if not asked and owner.pid:
         _signal(owner.pid, signal.SIGTERM)
-    if _gone(home, patience):
-        return Halted(owner.pid)
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    patience = leaving_seconds(loaded) + AFTER_SECONDS
+    forced = ""
+    if not _gone(home, patience if asked else min(patience, SILENT_SECONDS)):
+        forced = "it did not drain" if asked else "it did not answer"
         if owner.pid:
-            _signal(owner.pid, number)
-        if _gone(home, FORCED_SECONDS):
-            return Halted(owner.pid, True, () if keep_engine else _end_engines(home))
-    raise HoustonError(f"The daemon (pid {owner.pid}) cannot be ended, not even by a kill.")
+            _signal(owner.pid, signal.SIGKILL)
+        if not _gone(home, FORCED_SECONDS):
+            raise _immortal(owner.pid)
+    return Halted(owner.pid, forced, stood, () if keep_engine else _end_engines(home))
+
+
+def _let_go_on(pid: int) -> bool:
+    """Let a process go on that a signal has stopped: it could neither answer nor drain."""
+    found = stat_of(pid) if pid else None
+    if found is None or found.state != "T":
+        return False
+    _signal(pid, signal.SIGCONT)
+    return True
+
+
+def _immortal(pid: int) -> HoustonError:
+    found = stat_of(pid)
+    waits = " It waits for a disk or a device (state D)." if found and found.state == "D" else ""
+    return HoustonError(
+        f"The daemon (pid {pid}) cannot be ended, not even by a kill.{waits}",
+        "It holds the home still.",
+        "Look at that disk or device; the kernel ends the process when it answers.",
+    )
 
 
 def _asked(home: Home, keep_engine: bool) -> bool:

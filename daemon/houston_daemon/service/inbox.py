@@ -7,10 +7,9 @@ descriptor (a pidfd, a pipe) into one event. What events mean is the supervisor'
 import contextlib
 import os
 import selectors
-import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 
 class Inbox:
@@ -30,11 +29,6 @@ class Inbox:
         # A full pipe already wakes; a closed one means that nobody waits any more.
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake.send(b"\0")
-
-    def signals(self, numbers: Iterable[int]) -> None:
-        """From now on these signals arrive as `signal.Signals` events (main thread only)."""
-        for number in numbers:
-            signal.signal(number, lambda got, _: self.put(signal.Signals(got)))
 
     def listen(self, source: socket.socket, hear: Callable[[], list[object] | None]) -> None:
         """Whenever `source` is readable, add the events that `hear` returns; stop at None."""

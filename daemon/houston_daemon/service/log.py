@@ -4,6 +4,7 @@ The running daemon is the only writer. Its stray output (a crash of the interpre
 prints) is pointed at the same file, so that the log holds everything there is to know.
 """
 
+import contextlib
 import logging
 import os
 import sys
@@ -11,6 +12,7 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from houston_daemon.service.rotation import rotate
 from houston_shared.clock import iso
 from houston_shared.safe_text import safe
 
@@ -44,6 +46,14 @@ class LogFile(RotatingFileHandler):
             os.dup2(stream.fileno(), 1)
             os.dup2(stream.fileno(), 2)
         return stream
+
+    def doRollover(self) -> None:
+        """Turn over; where that is not possible (a full disk) the file grows on."""
+        if self.stream:
+            self.stream.close()
+        with contextlib.suppress(OSError):
+            rotate(Path(self.baseFilename), self.backupCount)
+        self.stream = self._open()
 
     def reopen(self) -> None:
         """Go on in a new file of the same name, after somebody moved the old one away."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from houston_daemon.service.rotation import rotated
+
 POLL_SECONDS = 0.2
 
 
@@ -20,15 +22,28 @@ class Place:
 
 def tail(path: Path, count: int) -> tuple[list[str], Place]:
     """The last `count` lines, from rotated files too where needed, and the place after them."""
+    while True:
+        before = _inodes(path)
+        try:
+            lines, place = _tail(path, count)
+        except FileNotFoundError:
+            if not path.exists() and not rotated(path):
+                raise
+            continue  # it is being rotated this moment
+        if before == _inodes(path):
+            return (lines[-count:] if count else []), place
+
+
+def _tail(path: Path, count: int) -> tuple[list[str], Place]:
     with path.open("rb") as file:
         data = file.read()
         place = Place(os.fstat(file.fileno()).st_ino, len(data))
     lines = _lines(data)
-    for older in _rotated(path):
+    for older in rotated(path):
         if len(lines) >= count:
             break
         lines = _lines(older.read_bytes()) + lines
-    return (lines[-count:] if count else []), place
+    return lines, place
 
 
 def follow(path: Path, place: Place) -> Iterator[str]:
@@ -49,7 +64,7 @@ def follow(path: Path, place: Place) -> Iterator[str]:
 
 def _open_at(path: Path, place: Place) -> BinaryIO:
     """The file of `place`, wherever it was rotated to; the oldest from its start if it is gone."""
-    files = [path, *_rotated(path)]
+    files = [path, *rotated(path)]
     for name in files:
         file = name.open("rb")
         if os.fstat(file.fileno()).st_ino == place.inode:
@@ -63,13 +78,13 @@ def _newer(path: Path, file: BinaryIO) -> BinaryIO | None:
     """The file that follows `file`, open; None while `file` is the newest."""
     mine = os.fstat(file.fileno()).st_ino
     while True:
-        before = _inodes(path)
+        files = [path, *rotated(path)]
+        before = [_inode(file) for file in files]
         place = before.index(mine) if mine in before else len(before)
         if place == 0:
             return None
-        name = path if place == 1 else path.with_name(f"{path.name}.{place - 1}")
         try:
-            next_file = name.open("rb")
+            next_file = files[place - 1].open("rb")
         except FileNotFoundError:
             continue  # it is being rotated this moment
         if before == _inodes(path) and os.fstat(next_file.fileno()).st_ino == before[place - 1]:
@@ -79,15 +94,7 @@ def _newer(path: Path, file: BinaryIO) -> BinaryIO | None:
 
 def _inodes(path: Path) -> list[int]:
     """Inodes of the log and its rotated files, the newest first."""
-    return [_inode(file) for file in (path, *_rotated(path))]
-
-
-def _rotated(path: Path) -> list[Path]:
-    """`log.1`, `log.2`, …: the newest first."""
-    found: list[Path] = []
-    while (older := path.with_name(f"{path.name}.{len(found) + 1}")).exists():
-        found.append(older)
-    return found
+    return [_inode(file) for file in (path, *rotated(path))]
 
 
 def _inode(file: Path) -> int:

@@ -1,6 +1,6 @@
 """The process that workers are forked from: it has imported what they need, once for all of them.
 
-`python -m houston_daemon.service.nursery PARENT FD PRELOAD ROOM`, started by the supervisor. A
+`python -m houston_daemon.service.nursery PARENT FD PRELOAD LOG ROOM`, started by the supervisor. A
 worker as a fresh interpreter costs 0.3 s of a processor and 54 MB; forked from here it costs some
 milliseconds and shares the memory. The nursery is tied to the daemon and workers to the nursery,
 so that none outlives the daemon. It runs no worker's code itself and has no thread but one: what
@@ -24,6 +24,7 @@ from typing import NoReturn
 
 import msgspec
 
+from houston_daemon.service.rotation import rotate
 from houston_daemon.service.tether import tie
 from houston_shared.faults import point
 
@@ -42,7 +43,9 @@ class Birth(msgspec.Struct, frozen=True, tag=True):
     log: str
     """Where its output goes."""
     log_bytes: int
-    """A longer log of an earlier worker is moved aside first, to `<log>.1`."""
+    """A longer log of earlier workers is moved aside first."""
+    log_files: int = 1
+    """How many of those are kept."""
 
 
 class Born(msgspec.Struct, frozen=True, tag=True):
@@ -113,7 +116,10 @@ def _become(birth: Birth, mother: int, line: socket.socket) -> NoReturn:
         os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
         point("nursery.child.before")
         if tie(mother):
-            _output(Path(birth.log), birth.log_bytes)
+            log = Path(birth.log)
+            if log.exists() and log.stat().st_size > birth.log_bytes:
+                rotate(log, birth.log_files)
+            _write_to(log)
             _name([sys.executable, "-m", birth.module, *birth.arguments])
             sys.argv = [birth.module, *birth.arguments]
             sys.modules.pop(birth.module, None)  # it runs as `__main__`; what it imports stays
@@ -134,15 +140,18 @@ def _become(birth: Birth, mother: int, line: socket.socket) -> NoReturn:
     raise AssertionError("unreachable")
 
 
-def _output(log: Path, log_bytes: int) -> None:
-    """Point stdout and stderr at the worker's log."""
+def _write_to(log: Path) -> None:
+    """Point stdout and stderr at `log`, and again at each SIGHUP: it may have been moved away."""
+
+    def begin(*_: object) -> None:
+        fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        os.close(fd)
+
     log.parent.mkdir(parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > log_bytes:
-        log.replace(log.with_name(log.name + ".1"))
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(fd, 1)
-    os.dup2(fd, 2)
-    os.close(fd)
+    begin()
+    signal.signal(signal.SIGHUP, begin)
 
 
 def _name(words: list[str]) -> None:
@@ -159,11 +168,12 @@ def _name(words: list[str]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Serve the daemon until it closes the line."""
-    parent, fd, preload, _room = arguments
+    parent, fd, preload, log, _room = arguments
     if not tie(int(parent)):
         return 1
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    _write_to(Path(log))
     if preload:
         importlib.import_module(preload)
     gc.freeze()  # what is here now is shared with every worker: the collector lets it lie

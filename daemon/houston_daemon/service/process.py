@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+import threading
 from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
@@ -11,20 +12,17 @@ from houston_daemon.service.births import Births
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
+from houston_daemon.service.forcing import Forcing
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
-from houston_daemon.service.notify import notify
+from houston_daemon.service.logs import NURSERY, Logs
+from houston_daemon.service.metrics import Figures
+from houston_daemon.service.notify import extend_timeout, notify
 from houston_daemon.service.nursery import Birth
 from houston_daemon.service.run_folder import settle
 from houston_daemon.service.workers import Workers
-from houston_daemon.supervisor import (
-    ENGINE_SECONDS,
-    FORCED_SECONDS,
-    RECORDER_FAILED,
-    Supervisor,
-    exit_within,
-)
+from houston_daemon.supervisor import RECORDER_FAILED, Supervisor, leaving_seconds
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded, fingerprint, load
 from houston_shared.errors import HoustonError
@@ -35,6 +33,10 @@ from houston_shared.lock import HomeLock, Owner, unusable
 WORKER = "houston_daemon.rollout.worker"
 WORKERS = {"recorded": "houston_daemon.demo.playback"}
 """Workers of engine kinds that are not run by the rollout loop."""
+OPENING_SECONDS = 300.0
+"""What systemd is asked for while a store is opened: a migration or a long log takes its time."""
+LEAST_ENGINE_SECONDS = 2.0
+"""What engines get to end, however late it is."""
 
 
 def main(arguments: list[str]) -> int:
@@ -108,47 +110,70 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     from houston_daemon.recorder.service import Recorder
 
     inbox = Inbox()
-    inbox.signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    forcing = Forcing(inbox.put, leaving_seconds(loaded))
+    forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    figures = Figures(loaded)
     recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put)
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
+    extend_timeout(OPENING_SECONDS)
     point("supervisor.recorder.before")
     recorder.start()
-    engines = Engines(servers(loaded), recorder, inbox.put)
-    births = Births(inbox, WORKER)
-    workers = Workers(
-        recorder,
-        lambda assignment, url: births.ask(_birth(loaded, assignment, url)),
-        lambda rollout: worker_log(loaded.home, rollout),
-        loaded.config.daemon.max_rollouts,
-    )
+    figures.start(recorder)
+    supervisor, births, engines = _crew(loaded, recorder, inbox, log, forcing)
     point("supervisor.ready.before")
     ready.say(ready_fd, ready.Report(ready=True))
     point("supervisor.ready.after")
     notify("READY=1")
     LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
-    leftovers = Leftovers(loaded.home.database, loaded.host_root, inbox)
-    supervisor = Supervisor(loaded, recorder, inbox, workers, engines, leftovers, log)
     code = RECORDER_FAILED
     try:
         code = supervisor.run()
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
-        workers.end(signal.SIGKILL)
+    forcing.leaving()
+    figures.stop()
     point("supervisor.finish.before")
-    births.close()
-    _finish(recorder, engines, keep=supervisor.keeps_engine or code == RECORDER_FAILED)
+    births.close()  # and with it every worker that is left
+    keep = supervisor.keeps_engine or code == RECORDER_FAILED
+    _finish(recorder, engines, keep, supervisor.seconds_left)
     LOGGER.info("ended with exit code %s", code)
     return code
 
 
-def _finish(recorder: RecorderHandle, engines: Engines, keep: bool) -> None:
-    """Close the database, then the engines; a second signal from here on ends the process."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: exit_within(FORCED_SECONDS, 1))
+def _crew(
+    loaded: Loaded, recorder: RecorderHandle, inbox: Inbox, log: LogFile, forcing: Forcing
+) -> tuple[Supervisor, Births, Engines]:
+    settings, home = loaded.config.daemon, loaded.home
+    engines = Engines(servers(loaded), recorder, inbox.put)
+    births = Births(inbox, WORKER, worker_log(home, NURSERY))
+    workers = Workers(
+        recorder,
+        lambda assignment, url: births.ask(_birth(loaded, assignment, url)),
+        lambda rollout: worker_log(home, rollout),
+        settings.max_rollouts,
+    )
+    leftovers = Leftovers(home.database, loaded.host_root, inbox)
+    logs = Logs(log, lambda of: worker_log(home, of), log_bytes(loaded), settings.log_files)
+    supervisor = Supervisor(
+        loaded, recorder, inbox, births, workers, engines, leftovers, logs, forcing
+    )
+    return supervisor, births, engines
+
+
+def _finish(recorder: RecorderHandle, engines: Engines, keep: bool, seconds: float) -> None:
+    """End the engines and close the database, both at once, in what is left of the time."""
+    patience = max(LEAST_ENGINE_SECONDS, seconds)
+    ending = threading.Thread(target=engines.stop, args=(keep, patience), daemon=True)
+    ending.start()
     point("supervisor.stop.before")
     recorder.stop()
     point("supervisor.stop.after")
-    engines.stop(keep, ENGINE_SECONDS)
+    ending.join(patience)
+
+
+def log_bytes(loaded: Loaded) -> int:
+    """Largest size of one log file."""
+    return loaded.config.daemon.log_mb * 1_000_000
 
 
 def worker_log(home: Home, rollout: str) -> Path:
@@ -169,5 +194,6 @@ def _birth(loaded: Loaded, assignment: Assignment, engine_url: str) -> Birth:
         module=WORKERS.get(kind, WORKER),
         arguments=arguments,
         log=str(worker_log(loaded.home, rollout)),
-        log_bytes=loaded.config.daemon.log_mb * 1_000_000,
+        log_bytes=log_bytes(loaded),
+        log_files=loaded.config.daemon.log_files,
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
+from houston_daemon.service.births import Lost
 from houston_daemon.service.log import LOGGER, last_line
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing
@@ -40,6 +41,8 @@ class _Past:
     deaths: int = 0
     steps: int = 0
     not_before: float = 0.0
+    said: str = ""
+    """What its worker wrote last before it died."""
 
 
 Launch = Callable[[Assignment, str], None]
@@ -64,6 +67,8 @@ class Workers:
         self._limit = limit
         self._live: dict[str, _Live] = {}
         self._past: dict[str, _Past] = {}
+        self.restarts = 0
+        """Workers that died and whose rollout was to go on, since the daemon's start."""
         self._owed: list[tuple[str, int, str]] = []
         """Ends of workers (rollout, lease, failure) that the recorder has not stored yet."""
 
@@ -74,6 +79,25 @@ class Workers:
     def __contains__(self, rollout: object) -> bool:
         """Whether a worker of this rollout runs."""
         return rollout in self._live
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Rollout → process id of its worker, of those that are born."""
+        return {rollout: live.pid for rollout, live in self._live.items() if live.pid}
+
+    def troubles(self, now: float, standings: dict[str, Standing]) -> dict[str, str]:
+        """Workers that died without a closed step since, and what comes next, for the status."""
+        found = {}
+        for rollout, past in self._past.items():
+            standing = standings.get(rollout)
+            if past.deaths and standing and standing.steps == past.steps:
+                wait = max(0.0, past.not_before - now)
+                then = "runs again" if rollout in self._live else f"again in {wait:.0f} s"
+                found[f"worker of {rollout}"] = (
+                    f"died {past.deaths} of {DEATHS_LIMIT} times without a step between; "
+                    f"{then}; last: {past.said}"
+                )
+        return found
 
     def fill(self, now: float, standings: dict[str, Standing], reachable: Reachable) -> None:
         """Start workers for runnable rollouts, oldest first, as far as the limits allow.
@@ -123,6 +147,13 @@ class Workers:
             failure = self._death(event.rollout, event.code, past, standing, now)
         self._owed.append((event.rollout, live.lease, failure))
 
+    def lost(self, event: Lost, now: float) -> None:
+        """Its nursery ended, and it with it: no death of its own, and no fault of its rollout."""
+        live = self._live.pop(event.rollout)
+        self._past.setdefault(event.rollout, _Past()).not_before = now + event.delay
+        self.restarts += 1
+        self._owed.append((event.rollout, live.lease, ""))
+
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
         """Signal every worker, or those of `engine` that were given another URL."""
         for live in self._live.values():
@@ -168,11 +199,12 @@ class Workers:
         steps = standing.steps if standing else past.steps
         past.deaths = 1 if steps > past.steps else past.deaths + 1
         past.steps = steps
-        said = last_line(self._log_of(rollout)) or "it wrote nothing"
+        said = past.said = last_line(self._log_of(rollout)) or "it wrote nothing"
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         if past.deaths >= DEATHS_LIMIT:
             LOGGER.error("rollout %s fails: %s deaths; last: %s", rollout, past.deaths, said)
             return f"its worker ended {past.deaths} times without a step between; last: {said}"
+        self.restarts += 1
         delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (past.deaths - 1))
         past.not_before = now + delay
         LOGGER.warning("worker of %s ended (%s); again in %g s: %s", rollout, how, delay, said)

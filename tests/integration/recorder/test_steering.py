@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.recorder.protocol import StopAsked, Wanted
+from houston_daemon.recorder.protocol import Reported, StopAsked, Wanted
 from houston_daemon.recorder.verify import verify
 from houston_shared import records, wire
 from houston_shared.store.queries import steps
@@ -201,7 +201,7 @@ def test_a_worker_waits_for_its_engine_and_goes_on(station: Station) -> None:
 
 def test_status_stop_and_drain(station: Station) -> None:
     worker, person = station.working(), station.person()
-    station.recorder.report(1, {"embedded": "ready"}, "an old error")
+    station.recorder.report(Reported(1, {"embedded": "ready"}, "an old error"))
     status = person.ask(wire.AskStatus())
     assert status.state == "running"
     assert status.rollouts == {"running": 1}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.recorder.protocol import Assignment
-from houston_daemon.service.births import Births
+from houston_daemon.service.births import Births, Lost
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import last_line
 from houston_daemon.service.nursery import Birth, Born, Died
@@ -60,7 +60,7 @@ class Bench:
         (folder / "worker_program.py").write_text(program)
         self.recorder = Assigning(rollouts)
         self.inbox = Inbox()
-        self.births = Births(self.inbox, "")
+        self.births = Births(self.inbox, "", folder / "nursery.log")
         self.folder = folder
         self.steps = 0
         self.engine_url: str | None = ""
@@ -105,6 +105,8 @@ class Bench:
                     self.workers.born(event)
                 elif isinstance(event, Died) and Died in kinds:
                     self.workers.died(event, self.now, self.standings)
+                elif isinstance(event, Lost):
+                    self.workers.lost(event, self.now)
 
     def death(self) -> None:
         """Start what may start and wait until nothing runs."""
@@ -279,11 +281,12 @@ def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None
             sys.executable,
             "-c",
             "import sys\n"
+            "import pathlib\n"
             "from houston_daemon.service.births import Births\n"
             "from houston_daemon.service.inbox import Inbox\n"
             "from houston_daemon.service.nursery import Birth\n"
             "inbox = Inbox()\n"
-            "births = Births(inbox, '')\n"
+            "births = Births(inbox, '', pathlib.Path(sys.argv[1] + '.nursery'))\n"
             "for lease in (1, 2):\n"
             "    births.ask(Birth('r', lease, 'worker_program', [], sys.argv[1], 1))\n"
             "pids = []\n"

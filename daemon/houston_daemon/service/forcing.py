@@ -1,0 +1,96 @@
+"""Ends the process by force: at a second signal, or when leaving takes longer than it may.
+
+A thread of its own hears signals through the interpreter's wake-up descriptor, which is written
+while the main thread waits for a lock, a disk or the recorder. So nothing in the daemon can hang
+for ever after it was told to end. What is acked is on disk; the next start goes on from there.
+"""
+
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+CUT_SHORT = 1
+"""Exit code of a daemon that did not come to its own end."""
+FORCED_SECONDS = 0.8
+"""After a second signal the process is gone within this time, whatever hangs."""
+LATE_SECONDS = 1.0
+"""How much longer than it may leaving takes before it is cut short."""
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Forcing:
+    """Hears the signals of one process. `start` belongs to the main thread, the rest to any."""
+
+    def __init__(self, tell: Callable[[signal.Signals], None], patience: float) -> None:
+        """tell: hears of every signal, from this thread; patience: seconds that leaving may take.
+
+        The first TERM or INT begins to count, whether or not anybody acts on it.
+        """
+        self._tell = tell
+        self._patience = patience
+        self._told = False
+        self._guard = threading.Lock()
+        self._end: float | None = None
+        self._heard, self._hear = socket.socketpair()
+
+    def start(self, numbers: Iterable[signal.Signals]) -> None:
+        """From now on these signals come here, and none of them ends the process by itself."""
+        self._hear.setblocking(False)
+        signal.set_wakeup_fd(self._hear.fileno(), warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, lambda *_: None)  # heard by the descriptor
+        threading.Thread(target=self._run, name="houston-signals", daemon=True).start()
+
+    def leaving(self) -> None:
+        """The process has begun to leave: from now on it may take `patience`, a signal cuts it."""
+        with self._guard:
+            self._told = True
+            self._limit(self._patience + LATE_SECONDS)
+        self._hear.send(b"\0")  # the thread waits with the new limit
+
+    def cut_short(self) -> None:
+        """Be gone within FORCED_SECONDS."""
+        with self._guard:
+            self._limit(FORCED_SECONDS)
+
+    def _limit(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self._end = end if self._end is None else min(self._end, end)
+
+    def _run(self) -> None:
+        while True:
+            self._heard.settimeout(self._left())
+            try:
+                said = self._heard.recv(64)
+            except (TimeoutError, BlockingIOError):
+                said = b""
+            for byte in said:
+                if byte:
+                    self._signalled(signal.Signals(byte))
+            if self._end is not None and time.monotonic() >= self._end:
+                _end_now()
+
+    def _left(self) -> float | None:
+        return None if self._end is None else max(0.001, self._end - time.monotonic())
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number in ENDING:
+            with self._guard:
+                first, self._told = not self._told, True
+                self._limit(self._patience + LATE_SECONDS if first else FORCED_SECONDS)
+        self._tell(number)
+
+
+def _end_now() -> None:
+    """Say where every thread stands, and end. Past the log: a thread may hang in its lock."""
+    said = "it did not end in time and is cut short; the next start goes on from here\n"
+    try:
+        os.write(2, said.encode())
+        faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
+    finally:
+        os._exit(CUT_SHORT)
