@@ -20,6 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from houston_daemon.hosts import landlock
 from houston_daemon.hosts.enclosure import FILTER, Enclosure
 from houston_shared.errors import HoustonError
 
@@ -101,7 +102,8 @@ class Sandbox:
             plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
             return replace(enclosure, filter=None).around(plain)
         walls = self._walls(dies_with_parent, bool(joining))
-        arguments = [*joining, shutil.which("bwrap") or "bwrap", *walls]
+        before = landlock.scoping() if self.network else joining
+        arguments = [*before, shutil.which("bwrap") or "bwrap", *walls]
         if enclosure.filter is not None:
             arguments += ["--seccomp", str(FILTER)]
         # In this order: what is named may lie below /tmp, and what is hidden below what is named.
