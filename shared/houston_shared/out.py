@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from typing import Any
+from unicodedata import combining
 
 import msgspec
 
@@ -53,7 +54,8 @@ def json_line(value: Any) -> None:
 
 
 def _ascii(character: str) -> str:
-    hostile = character != "\n" and safe(character) != character
+    # Marks one by one are harmless, a flood of them is not: that this text is not safe is known.
+    hostile = character != "\n" and (safe(character) != character or combining(character) > 0)
     if not hostile and (character.isascii() or streams.unicode()):
         return character
     units = character.encode("utf-16-be", "surrogatepass")

@@ -7,7 +7,8 @@ interpreted: a SafeText is plain text, and who styles it does so with spans besi
 
 What does not show and passes all the same, because people need it to write: the joiners U+200C and
 U+200D (Indic and Arabic scripts, emoji), the two selectors of emoji presentation U+FE0E and U+FE0F,
-and combining marks. None of them can move a cursor, reorder a line or begin a sequence.
+and combining marks, as many in a row as writing needs. None of them can move a cursor, reorder a
+line or begin a sequence.
 It does not know how wide a text is, nor where it is shown.
 """
 
@@ -25,6 +26,10 @@ _HOSTILE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
 _HOSTILE_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _HOSTILE_ONE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
 
+_MARKS = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_FLOOD = re.compile(f"({_MARKS}{{8}})({_MARKS}+)")
+"""More marks on one letter than any script has; terminals were crashed by them."""
+
 
 def _picture(match: re.Match[str]) -> str:
     """What a character is shown as: C0 by its own picture, the others by their number."""
@@ -39,7 +44,13 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def _filtered(text: str) -> str:
-    return (_HOSTILE_ASCII if text.isascii() else _HOSTILE).sub(_picture, text)
+    if text.isascii():
+        return _HOSTILE_ASCII.sub(_picture, text)
+    return _FLOOD.sub(_counted, _HOSTILE.sub(_picture, text))
+
+
+def _counted(match: re.Match[str]) -> str:
+    return f"{match.group(1)}<{len(match.group(2))} more marks>"
 
 
 class SafeText(str):
@@ -79,7 +90,7 @@ def safe_cells(text: str) -> SafeText:
 
     C0 and DEL become their pictures, every other character of the kind U+FFFD; tabs stay.
     """
-    return SafeText(_HOSTILE_ONE.sub(_one, text))
+    return str.__new__(SafeText, _HOSTILE_ONE.sub(_one, text))
 
 
 def _one(match: re.Match[str]) -> str:

@@ -1,0 +1,125 @@
+"""The console in a real terminal: every area over the whole corpus, and not one hostile byte."""
+
+import base64
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from houston_shared.home import Home
+from tests.security import hostile_home, payloads, recogniser
+from tests.security.hostile_home import A_STEP
+from tests.security.payloads import Payload
+from tests.security.pty_session import Session
+
+Seeded = tuple[Home, Sequence[Payload]]
+AT_LEAST = 5_000
+HIGH, SMALL = (160, 50), (80, 24)
+TALL = (118, 330)
+"""One area at a time, and a step of the corpus on one screen."""
+PASTE = "\x1b[200~pasted \x1b]52;c;QQ\x07\x9b8m [/x] \u202e end\x1b[201~"
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Seeded:
+    return hostile_home.write(tmp_path_factory.mktemp("hostile"))
+
+
+def _judge(session: Session, size: tuple[int, int]) -> None:
+    captured = bytes(session.captured)
+    assert recogniser.hostile(captured, recogniser.on_screen(*size)) == []
+    assert b"\x1b]52" not in captured, "the clipboard was written, and no key asked"
+
+
+def test_a_walk_through_the_whole_corpus(seeded: Seeded) -> None:
+    home, all_payloads = seeded
+    steps = [all_payloads[at : at + A_STEP] for at in range(0, len(all_payloads), A_STEP)]
+    with Session(["console", hostile_home.FLOOD], home.path, *TALL) as session:
+        session.until("following")
+        session.press("z")
+        for number, shown in enumerate(steps, 1):
+            session.press(f":{number}\r")
+            for _ in range(3):  # a step that is higher than the screen is read a page at a time
+                if session.shows(shown[-1].mark, 2):
+                    break
+                session.press("pagedown")
+        session.press("ctrl+q")
+        assert session.ended() == 0
+        _judge(session, TALL)
+        seen = payloads.marks(recogniser.shown(bytes(session.captured)))
+        assert len(seen) >= AT_LEAST, f"only {len(seen)} of {len(all_payloads)} were shown"
+
+
+@pytest.mark.parametrize("size", [(200, 60), SMALL])
+def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None:
+    with Session(["console", hostile_home.FLOOD], seeded[0].path, *size) as session:
+        session.until("following")
+        session.press("v", "2", "pageup", "1", "g", "3", "escape")  # the eye and its three texts
+        session.press("4", "right", "down", "enter", "escape", "3", "right", "6", "down", "enter")
+        session.press("/", "owned", "enter", "n", "N", "escape", "/", PASTE, "enter", "escape")
+        session.press(":", PASTE, "enter", "?", "escape")
+        session.press("5", PASTE, "\x18", "n", "escape")  # a draft; interrupting asks, and no
+        session.press("1", *["down", "enter", "v", "escape", "1"] * 3)
+        session.press("p", "r", "\x0b", "n")
+        session.press("ctrl+q")
+        assert session.ended() == 0
+        _judge(session, size)
+        assert len(payloads.marks(recogniser.shown(bytes(session.captured)))) > 50
+
+
+def test_a_line_of_a_megabyte(seeded: Seeded) -> None:
+    with Session(["console", hostile_home.LONG], seeded[0].path, *HIGH) as session:
+        session.until("following")
+        session.press("z", "g", "pagedown", "end", "v", "2", "g", "escape", "/", "mmm", "enter")
+        session.press("ctrl+q")
+        assert session.ended() == 0
+        _judge(session, HIGH)
+        assert "m" * 100 in recogniser.shown(bytes(session.captured))
+
+
+def test_names_of_rollouts_and_tasks_open_the_console(seeded: Seeded) -> None:
+    """The window's title stays as it is, whatever is opened."""
+    for name in ("00", "07", "13"):
+        with Session(["console", name], seeded[0].path, *SMALL) as session:
+            session.until("step 2")
+            session.press("z", "G", "ctrl+q")
+            assert session.ended() == 0
+            _judge(session, SMALL)
+
+
+def test_only_a_key_writes_the_clipboard_and_what_it_copies_is_safe(seeded: Seeded) -> None:
+    with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH) as session:
+        session.until("following")
+        session.press("5", "a [/x] word of mine", PASTE)
+        session.until("mine")
+        session.press("\x1b[1;2H")  # shift+home selects the line
+        assert b"\x1b]52" not in session.captured
+        session.press("ctrl+c")
+        session.until("\x1b]52;c;")
+        _, _, rest = bytes(session.captured).partition(b"\x1b]52;c;")
+        copied = base64.b64decode(rest.partition(b"\x07")[0]).decode()
+        assert "word of mine" in copied
+        assert recogniser.hostile(copied.encode(), recogniser.in_commands) == []
+        session.press("ctrl+q")
+        assert session.ended() == 0
+
+
+def test_a_fault_of_the_console_is_told_in_safe_words(tmp_path: Path, seeded: Seeded) -> None:
+    """The trace of a fault shows local variables, which hold what agents wrote."""
+    broken = tmp_path / "sitecustomize.py"
+    broken.write_text(
+        "from houston_console.app import rows\n"
+        "def broken(row, width, unfolded=False):\n"
+        "    text = '\\x1b[8mhidden\\x9b8m\\u202e\\x1b]0;owned\\x07'\n"
+        "    raise RuntimeError(text)\n"
+        "rows.folded = broken\n"
+    )
+    more = {"PYTHONPATH": str(tmp_path)}
+    with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH, **more) as session:
+        assert session.ended() != 0
+        screen, closed, told = bytes(session.captured).partition(b"\x1b[?1049l")
+        assert recogniser.hostile(screen + closed, recogniser.on_screen(*HIGH)) == []
+        told = re.sub(rb"\x1b\[(?:\?\d+[hl]|<u)", b"", told)
+        assert recogniser.hostile(told, recogniser.in_traces) == []
+        assert b"hidden" in told
