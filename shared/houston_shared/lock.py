@@ -53,8 +53,9 @@ class HomeLock:
             return other
         try:
             os.fchmod(fd, 0o644)  # members of the group look here; the folder keeps others out
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, msgspec.json.encode(owner) + b"\n", 0)
+            said = msgspec.json.encode(owner) + b"\n"
+            os.pwrite(fd, said, 0)  # first: on a full disk there is the last owner's block
+            os.ftruncate(fd, len(said))
         except OSError as problem:
             os.close(fd)
             raise unusable(self._home, problem) from None

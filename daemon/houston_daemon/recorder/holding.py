@@ -41,6 +41,8 @@ class Holding:
 
     def put(self, work: FromWorker) -> Work | None:
         """The work if it can be done now; else it comes back from `ready`."""
+        if work.unwritten:
+            return work
         queue = self._queues.get(work.message.rollout)
         if queue is not None:
             queue.append(work)

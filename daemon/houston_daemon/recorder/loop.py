@@ -17,6 +17,7 @@ from houston_daemon.recorder import notices
 from houston_daemon.recorder.answers import Answers
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.control_state import Controls
+from houston_daemon.recorder.disk_room import DiskRoom
 from houston_daemon.recorder.holding import Holding
 from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
@@ -62,6 +63,7 @@ class Loop:
         self._control = Router(self._context, identities)
         self._live = Live(self._context)
         self._woken, self._wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._room = DiskRoom(store.home)
         self._holding = Holding(store.home, self.wake)
         self._controls = Controls(store)
         self._batch = Batch(store)
@@ -137,12 +139,16 @@ class Loop:
         if works:
             point("recorder.batch.before")
             self._batch.run(works)
+            if self._batch.full:
+                self._batch.full = ""
+                self._room.refused()
             point("recorder.batch.after")
             self._after(works)
             self.works = []
             workers = sum(isinstance(work, FromWorker) for work in works)
             self._answers.note(workers, time.perf_counter() - began)
         self._live.count()
+        self._room.look()
         self._maintenance.run()
         self._search.tend()
         return bool(works)
@@ -156,6 +162,8 @@ class Loop:
         works += self._holding.ready()
         if not self._holding.crowded:
             for work in _take(self._ingest, BATCH, self._intake.from_worker):
+                if work.slot is not None:
+                    work.unwritten = self._room.refusal()
                 now = self._holding.put(work)
                 if now is not None:
                     works.append(now)
@@ -202,7 +210,7 @@ class Loop:
             consoles=lambda: self._live.listeners,
             search_seq=lambda: self._search.seq,
             problem=lambda: (
-                self._batch.full
+                self._room.problem
                 or self._maintenance.problem
                 or self._search.problem
                 or self._batch.fault

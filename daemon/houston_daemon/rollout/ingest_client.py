@@ -22,7 +22,7 @@ from houston_shared.faults import point
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
 """How long an answer may take before the message is sent again."""
-WAITS = (0.5, 1.0, 2.0, 5.0)
+WAITS = (0.5, 1.0, 2.0)
 """Seconds before the next try while the disk is full; the last one repeats."""
 Reply = TypeVar("Reply", wire.Welcome, wire.Steps, wire.Ack)
 

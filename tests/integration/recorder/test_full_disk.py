@@ -12,7 +12,7 @@ from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.verify import verify
 from houston_shared import wire
 from houston_shared.errors import HoustonError
-from tests.support.recorder_client import Station, Worker, until
+from tests.support.recorder_client import Person, Station, until
 
 MEGABYTES = 64
 
@@ -57,41 +57,34 @@ def whole(reserve: Path) -> bool:
     return reserve.exists() and reserve.stat().st_size == ballast.BYTES
 
 
-def until_full(worker: Worker, first: int) -> int:
-    """Steps until one is refused (SQLite has some room in files it already has); its number."""
-    step = first
-    while True:
-        said = worker.sample(step, thought="words " * 2_000)
-        if isinstance(said, wire.Refused):
-            assert said.code == "DISK_FULL"
-            return step
-        for said in (worker.intent(step), worker.result(step), worker.observation(step)):
-            if isinstance(said, wire.Refused):
-                pytest.skip("the disk filled in the middle of a step")
-        step += 1
+def paused(person: Person) -> bool:
+    """Whether the status says that rollouts wait."""
+    return bool(person.ask(wire.AskStatus()).last_error.startswith("DISK FULL: rollouts paused"))
 
 
 def test_workers_wait_and_go_on_when_there_is_room(disk: Path, small: Station) -> None:
     worker, person = small.working(), small.person()
     worker.step(1)
     filler = fill(disk)
-    stuck = until_full(worker, 2)
+    assert until(lambda: paused(person))
+    small_one = worker.sample(2)
+    assert isinstance(small_one, wire.Refused)
+    assert small_one.code == "DISK_FULL"
     page = worker.say(wire.ReadSteps, step=1)  # reads go on
     assert page.steps[0].step == 1
     denied = person.guide(worker.rollout, "hello " * 3_000)
     assert isinstance(denied, wire.Denied)
     assert "full" in denied.cause
-    large = worker.sample(stuck, thought="large " * 100_000 + os.urandom(80_000).hex())
+    large = worker.sample(2, thought="large " * 100_000 + os.urandom(80_000).hex())
     assert isinstance(large, wire.Refused)
     assert large.code == "DISK_FULL"
-    status = person.ask(wire.AskStatus())
-    assert "disk full" in status.last_error
     filler.unlink()
-    assert isinstance(worker.step(stuck), wire.Ack)
+    assert until(lambda: isinstance(worker.sample(2), wire.Ack))
+    assert isinstance(worker.observation(2), wire.Ack)
     assert isinstance(person.guide(worker.rollout, "hello"), wire.Done)
-    assert "disk full" not in person.ask(wire.AskStatus()).last_error
+    assert "DISK FULL" not in person.ask(wire.AskStatus()).last_error
     assert not [event for event in small.heard if isinstance(event, RecorderFailed)]
-    assert small.query("SELECT steps FROM rollouts") == [(stuck,)]
+    assert small.query("SELECT steps FROM rollouts") == [(2,)]
     assert verify(small.home).findings == ()
 
 
@@ -107,9 +100,13 @@ def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) 
     small.restart()
     assert not reserve.exists()
     again = small.worker(worker.rollout)
-    assert isinstance(again.step(2), wire.Ack)
+    assert isinstance(small.person().guide(worker.rollout, "wait"), wire.Done)  # people first
+    assert until(lambda: paused(small.person()))
+    assert isinstance(again.sample(2), wire.Refused)
     filler.unlink()
     assert until(lambda: whole(reserve))
+    assert until(lambda: isinstance(again.sample(2), wire.Ack))
+    assert isinstance(again.observation(2), wire.Ack)
     small.stop()
     assert verify(small.home).findings == ()
 

@@ -1,0 +1,134 @@
+"""The home's disk has no byte left: rollouts wait and say so, everything that only reads works.
+
+A small file system of its own holds the home; commands are the real ones. What the recorder does
+alone on a full disk is in `tests/integration/recorder/test_full_disk.py`.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.station import Station
+
+STEPS = 60
+READING = (
+    ("rollout", "list"),
+    ("rollout", "show", "{rollout}"),
+    ("steps", "{rollout}"),
+    ("context", "{rollout}", "1"),
+    ("guidance", "{rollout}"),
+    ("tail", "{rollout}", "-n", "3"),
+    ("search", "word"),
+    ("daemon", "status"),
+    ("verify",),
+)
+
+
+@pytest.fixture
+def station(tmp_path: Path) -> Iterator[Station]:
+    """A station whose home, and nothing else, lies on a file system of 64 MB."""
+    made = Station(tmp_path)
+    made.home.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(made.home)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode:
+        pytest.skip(f"mounting a small file system needs root: {mounted.stderr.strip()}")
+    try:
+        yield made
+        made.clear()
+    finally:
+        subprocess.run(["umount", "-l", str(made.home)], check=True)
+
+
+def fill(station: Station) -> Path:
+    """Take every free byte; removing the file gives them back."""
+    path = station.home / "filler"
+    with path.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return path
+
+
+def working(station: Station) -> str:
+    """A rollout that closes a step every tenth of a second, with a few closed."""
+    steps = [
+        {"thought": f"word {n}", "calls": [{"name": "think", "arguments": {"thought": "hm"}}]}
+        | {"delay": 0.1}
+        for n in range(STEPS)
+    ]
+    task = station.task(sandbox="none", budget=f"steps = {STEPS + 10}")
+    (rollout,) = station.rollout(task, station.script(steps))
+    station.until(lambda: len(station.steps(rollout)) > 3, why="it works")
+    return rollout
+
+
+def trouble(station: Station) -> str:
+    (status,) = station.json("daemon", "status")
+    return str(status["last_error"])
+
+
+def waits(station: Station) -> None:
+    """Wait until rollouts are held back, and see that they are."""
+    station.until(lambda: "DISK FULL: rollouts paused" in trouble(station), why="the disk is full")
+    assert "MB free, need 16 MB" in trouble(station)
+    (before,) = station.query("SELECT max(seq) FROM events")
+    time.sleep(1)
+    assert station.query("SELECT max(seq) FROM events") == [before]
+
+
+@pytest.mark.timeout(200)
+def test_rollouts_wait_everything_reads_and_it_goes_on_by_itself(station: Station) -> None:
+    station.start()
+    rollout = working(station)
+    station.until(lambda: (station.home / "ballast").exists(), why="there is ballast")
+    filler = fill(station)
+    waits(station)
+    for words in READING:
+        station.run(*(word.format(rollout=rollout) for word in words))
+    said = station.run("guide", rollout, "Are you there?", code=None)
+    assert said.returncode == 0 or "full" in said.stderr
+    kept = [one["text"] for one in station.json("guidance", rollout)]
+    assert (said.returncode == 0) == ("Are you there?" in kept), "what was refused is not kept"
+    assert station.show(rollout)["state"] == "running"
+    filler.unlink()
+    began = station.steps(rollout)[-1]["step"]
+    station.until(lambda: station.steps(rollout)[-1]["step"] > began, 20, "it goes on")
+    assert "DISK FULL" not in trouble(station)
+    station.run("guide", rollout, "There is room again.")
+    station.ended(rollout)
+    heard = [one["text"] for step in station.steps(rollout) for one in step["guidance"]]
+    assert heard == [*kept, "There is room again."]
+    station.run("verify")
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_the_daemon_starts_again_on_a_full_disk(station: Station, end: str) -> None:
+    station.start()
+    rollout = working(station)
+    station.until(lambda: (station.home / "ballast").exists(), why="there is ballast")
+    filler = fill(station)
+    waits(station)
+    closed = len(station.steps(rollout))
+    if end == "stopped":
+        station.stop()
+    else:
+        station.kill_daemon()
+    fill(station)
+    assert len(station.steps(rollout)) >= closed, "readers need no daemon and no room"
+    station.start()
+    waits(station)
+    station.run("rollout", "list")
+    filler.unlink()
+    station.until(lambda: len(station.steps(rollout)) > closed + 2, 30, "it goes on")
+    station.run("verify")
