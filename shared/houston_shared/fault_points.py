@@ -73,10 +73,6 @@ POINTS: dict[str, tuple[str, str]] = {
         "the head has its name, the folder is not synced",
     ),
     "recorder.ballast.made": ("recorder/ballast.py", "the ballast has its name and no bytes"),
-    "recorder.ballast.release": (
-        "recorder/ballast.py",
-        "the disk is full, the ballast is about to go",
-    ),
     "recorder.alone.before": (
         "recorder/batch.py",
         "a batch failed, its messages are tried one by one",

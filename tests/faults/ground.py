@@ -20,16 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.service import ready, rollouts
+from houston_daemon.service.engine_child import end_left_over
 from houston_shared import faults, wire
-from houston_shared.config import Configuration, Hosts, Loaded
+from houston_shared.config import load
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.task import load_task
 from tests.faults.history import History, Spoken
+from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive, command_line
 
 ROOT = Path(__file__).parents[2]
+ENGINE = "small"
+"""Name of the engine that the daemon starts itself (`engine.py`)."""
 READY_SECONDS = 30.0
 ORPHAN_SECONDS = 2.0
 """A dead daemon's processes are gone after this time."""
@@ -44,13 +48,19 @@ class Ground:
         self.orders = folder / "orders"
         self.orders.mkdir(parents=True)
         self.witness = folder / "witness.jsonl"
-        configuration = Configuration(hosts=Hosts(root=str(folder / "host")))
-        self.loaded = Loaded(configuration, self.home, "defaults")
+        self.home.path.mkdir(mode=0o700)
+        tokenizer = small_tokenizer(folder)
+        program = str(Path(__file__).with_name("engine.py"))
+        self.home.configuration.write_text(
+            f"[hosts]\nroot = '{folder}/host'\n[daemon]\ndrain_seconds = 3\n"
+            f"[engines.{ENGINE}]\nkind = 'vllm'\ntokenizer = '{tokenizer}'\n"
+            f"command = ['{sys.executable}', '{program}', '{{port}}', '{tokenizer}']\n"
+        )
+        self.loaded = load(str(self.home.path), environment={})
         self.environment = {
             **os.environ,
             faults.VARIABLE: str(self.orders),
             "HOUSTON_WITNESS": str(self.witness),
-            "HOUSTON__HOSTS__ROOT": str(folder / "host"),
             "PYTHONPATH": f"{ROOT / 'tests/faults/seen'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
         }
         self.process: subprocess.Popen[bytes] | None = None
@@ -66,10 +76,13 @@ class Ground:
         reading, writing = os.pipe()
         for place in (self.home.path, self.home.logs):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "houston_daemon.supervisor"]
+        command += ["--home", str(self.home.path), "--ready-fd", str(writing)]
+        if self.home.configuration.exists():
+            command += ["--config", str(self.home.configuration)]
         with (self.home.logs / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "houston_daemon.supervisor"]
-                + ["--home", str(self.home.path), "--ready-fd", str(writing)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -146,13 +159,11 @@ class Ground:
         if self.lives:
             self.signal(signal.SIGKILL)
             self.ended()
-        for folder in (self.folder / "host" / "rollouts").glob("*"):
-            subprocess.run(
-                [sys.executable, "-m", "houston_daemon.service.leftovers"]
-                + [str(self.folder / "host"), folder.name],
-                check=False,
-                timeout=60,
-            )
+        rollouts = [folder.name for folder in (self.folder / "host" / "rollouts").glob("*")]
+        command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
+        command += [str(self.folder / "host"), *rollouts]
+        subprocess.run(command, check=False, timeout=60)
+        end_left_over(self.home)
 
     def log(self, lines: int = 30) -> str:
         """Ends of all logs, for a failure."""

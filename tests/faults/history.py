@@ -97,6 +97,8 @@ class Stored:
     """In the order in which it was queued."""
     contexts: dict[tuple[str, int], str] = field(default_factory=dict)
     """(rollout, step) → hash of the context before it."""
+    closed: set[str] = field(default_factory=set)
+    """Rollouts whose last step the recorder closed by itself: cancelled, or failed."""
 
 
 class Finding(NamedTuple):
@@ -124,7 +126,8 @@ def _messages(history: History, stored: Stored) -> Iterator[Finding]:
             yield Finding("doubled", f"{event.key} is stored as {found[event.key].seq} and again")
         if event.seq <= newest:
             yield Finding("reordered", f"event {event.seq} stands behind {newest}")
-        if history.sent and (event.key, event.words) not in history.sent:
+        ours = event.key.rollout not in stored.closed
+        if ours and (event.key, event.words) not in history.sent:
             yield Finding("invented", f"event {event.seq}: nobody sent {event.key} in these words")
         found.setdefault(event.key, event)
         newest = event.seq

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from tests.faults.ground import Ground
+from tests.faults.ground import ENGINE, Ground
 
+SHELL = ": ${mark:=$RANDOM$RANDOM$RANDOM}; echo shell $mark"
+"""Says which shell it is: only the same one keeps the variable."""
 LONG = "x" * 70_000
 """More than a row holds: it becomes a blob."""
 
@@ -28,8 +30,9 @@ def workstation(ground: Ground, steps: int = 10, delay: float = 0.05) -> Any:
         {
             "thought": f"line {i}",
             "calls": [
-                call("run_command", command=f"echo shell $$; echo {i} >> log.txt"),
-                call("create_file", path=f"file-{i}.txt", content=f"{i}\n"),
+                call("run_command", command=f"{SHELL}; echo {i} >> log.txt"),
+                call("create_file", filename=f"file-{i}.txt", content=f"{i}\n"),
+                call("edit_file", path=f"file-{i}.txt", start=1, end=1, content="changed\n"),
                 *([call("eval")] if i == 4 else []),
             ],
             "delay": delay,
@@ -45,3 +48,10 @@ def workstation(ground: Ground, steps: int = 10, delay: float = 0.05) -> Any:
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
+
+
+def tokens(ground: Ground, steps: int = 12) -> Any:
+    """Steps sampled over HTTP from an engine that the daemon starts, as token ids."""
+    text = f'environment = "null"\n[budget]\nsteps = {steps}\nminimum_steps = {steps}\n'
+    folder, _ = ground.task("tokens", text, [])
+    return folder, ENGINE

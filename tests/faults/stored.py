@@ -72,5 +72,5 @@ def _contexts(home: Home, samples: list[Key]) -> dict[tuple[str, int], str]:
                     request = reader.run(context.at(key.rollout, key.step))
                 except HoustonError as problem:
                     raise AssertionError(f"{key}: {problem}") from problem
-                found[key.rollout, key.step] = words(list(request.messages))
+                found[key.rollout, key.step] = words([request.messages, request.token_ids])
     return found

@@ -14,7 +14,7 @@ from houston_shared.fault_points import POINTS
 from houston_shared.faults import Fault, orders, parse
 
 DAEMON = Path(houston_daemon.__file__).parent
-NAME = re.compile(r"(recorder|supervisor|nursery|worker)(\.[a-z]+){2}")
+NAME = re.compile(r"(recorder|search|supervisor|nursery|worker)(\.[a-z]+){2}")
 
 
 def called() -> list[tuple[str, str]]:

@@ -45,7 +45,8 @@ def attend(file: str) -> None:
 
     async def sampled(self: Any, request: Any, interruptible: bool = True) -> Any:
         if request.role == "policy":
-            prompt = words(list(request.messages))
+            ids = request.prompt_ids
+            prompt = words([list(request.messages), None if ids is None else list(ids)])
             say(prompt=[self.line.rollout, request.step, prompt], pid=os.getpid())
         return await sample(self, request, interruptible)
 

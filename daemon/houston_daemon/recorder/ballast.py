@@ -17,7 +17,6 @@ KEEP_FREE = 8 * BYTES
 def release(home: Home) -> bool:
     """Remove the ballast; whether there was one."""
     try:
-        point("recorder.ballast.release")
         (home.path / "ballast").unlink()
     except FileNotFoundError:
         return False

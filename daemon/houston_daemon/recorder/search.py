@@ -159,13 +159,13 @@ class Indexer:
                         (seq, searchable.tag(rollout), text),
                     )
             index.execute("UPDATE indexed SET seq = ?", (events[-1][0],))
-            point("recorder.search.before")
+            point("search.page.before")
             index.execute("COMMIT")
         except BaseException:
             if index.in_transaction:
                 index.execute("ROLLBACK")
             raise
-        point("recorder.search.after")
+        point("search.page.after")
         self._seq = events[-1][0]
         return True
 

@@ -1,0 +1,53 @@
+"""A small engine to be started, killed and found again: `python engine.py PORT TOKENIZER`.
+
+It speaks what the token client needs of vLLM's `/v1/completions`, and answers every prompt with
+the same action, so that a request that is sent again has the same answer.
+"""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tokenizers import Tokenizer
+
+ACTION = '{"thought": "on", "calls": [{"name": "noop", "arguments": {"text": "again"}}]}<|im_end|>'
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.0"
+    answer: list[int] = []
+
+    def do_GET(self) -> None:
+        self._head("application/json")
+        self.wfile.write(json.dumps({"data": [{"id": "small", "max_model_len": 8192}]}).encode())
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self._head("text/event-stream")
+        first: dict[str, Any] = {"index": 0, "prompt_token_ids": asked["prompt"], "text": ""}
+        rest = {
+            "index": 0,
+            "text": ACTION,
+            "token_ids": self.answer,
+            "logprobs": {"token_logprobs": [-0.5] * len(self.answer)},
+            "finish_reason": "stop",
+        }
+        for choice in (first, rest):
+            self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def log_message(self, *_: Any) -> None:
+        return  # nobody reads it
+
+    def _head(self, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.end_headers()
+
+
+if __name__ == "__main__":
+    Handler.answer = Tokenizer.from_file(sys.argv[2]).encode(ACTION).ids
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -1,0 +1,378 @@
+"""One home that is killed over and over while rollouts run and people speak, then held to account.
+
+A segment is given points in an order; each is made to be reached, and whoever reaches it dies.
+Between and after, everything goes on by itself. `Result` says what was done and what was found.
+"""
+
+import os
+import random
+import re
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.recorder.verify import verify
+from houston_shared import wire
+from tests.faults import loads
+from tests.faults.ground import Ground, Speaker, history
+from tests.faults.history import check
+from tests.faults.stored import stored
+from tests.support.station import alive, command_line
+
+WORKERS = "rollout.worker --endpoint"
+"""In the command line of every worker and of nothing else."""
+REACHED_SECONDS = 12.0
+"""A point that is not reached within this time was missed."""
+
+START = "a start of the daemon"
+STOP = "a stop of the daemon"
+BEGIN = "a new rollout"
+OPEN = "a new workstation"
+WORKER = "the death of a worker"
+NURSERY = "the death of the nursery"
+PAUSE = "a pause"
+CANCEL = "a cancel of a paused workstation"
+FULL = "a full disk"
+LATE = "a stop while a worker hangs"
+LOST = "the death of a worker in mid-call"
+TOKENS = "a rollout on an engine of the daemon's own"
+WHEN: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "recorder.open.before",
+            "recorder.epoch.before",
+            "recorder.epoch.after",
+            "recorder.bind.before",
+            "recorder.bind.after",
+            "recorder.ballast.made",
+            "supervisor.lock.before",
+            "supervisor.lock.after",
+            "supervisor.recorder.before",
+            "supervisor.ready.before",
+            "supervisor.ready.after",
+            "supervisor.nursery.before",
+            "supervisor.nursery.after",
+        ),
+        START,
+    ),
+    **dict.fromkeys(
+        (
+            "recorder.close.before",
+            "recorder.close.after",
+            "supervisor.drain.before",
+            "supervisor.finish.before",
+            "supervisor.stop.before",
+            "supervisor.stop.after",
+        ),
+        STOP,
+    ),
+    **dict.fromkeys(("recorder.start.after", "worker.head.before", "worker.head.after"), BEGIN),
+    **dict.fromkeys(
+        (
+            "worker.workspace.copied",
+            "worker.workspace.placed",
+            "worker.shadow.made",
+            "worker.world.before",
+            "worker.terminal.token",
+            "worker.terminal.pane",
+            "worker.terminal.started",
+            "worker.command.noted",
+            "worker.command.handed",
+            "worker.file.before",
+            "worker.evaluation.before",
+            "worker.evaluation.after",
+            "worker.snapshot.written",
+            "worker.snapshot.named",
+            "worker.state.before",
+        ),
+        OPEN,
+    ),
+    **dict.fromkeys(
+        (
+            "recorder.ended.before",
+            "supervisor.died.before",
+            "supervisor.settle.before",
+            "supervisor.settle.after",
+            "nursery.reap.after",
+        ),
+        WORKER,
+    ),
+    "supervisor.nursery.lost": NURSERY,
+    "worker.pause.before": PAUSE,
+    "supervisor.leftovers.before": CANCEL,
+    "recorder.alone.before": FULL,
+    "supervisor.drain.late": LATE,
+    "worker.recover.before": LOST,
+    "worker.recover.after": LOST,
+    "supervisor.engine.started": TOKENS,
+    "supervisor.engine.recorded": TOKENS,
+    "supervisor.engine.ready": TOKENS,
+    "worker.request.before": TOKENS,
+}
+"""What must happen so that a point is reached; work alone reaches the others."""
+ONCE = ("hello", "open", "moved", "close", "resume", "fork", "summary", "child", "page")
+"""Second words of points that a process comes by once, or seldom."""
+RANDOM = ("daemon at random", "worker at random", "worker stopped", "engine at random")
+"""Deaths without a point."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a segment did and found; sums up over segments."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Acked messages, guidance, prompts, events, rollouts."""
+    findings: list[str] = field(default_factory=list)
+    ready_seconds: list[float] = field(default_factory=list)
+    """From each start of the daemon to ready."""
+
+    def json(self) -> dict[str, Any]:
+        """As a line of the state file."""
+        counted = {"kills": self.kills, "missed": self.missed, "counts": self.counts}
+        plain = {name: dict(counter) for name, counter in counted.items()}
+        return {**plain, "findings": self.findings, "ready_seconds": self.ready_seconds}
+
+
+class Segment:
+    """A ground with its load."""
+
+    def __init__(
+        self, folder: Path, dice: random.Random, cheap: int = 3, stations: int = 1
+    ) -> None:
+        self.ground = Ground(folder)
+        self.result = Result()
+        self._dice = dice
+        self._wanted = {"null": cheap, "station": stations}
+        self._tasks = {
+            "null": loads.null(self.ground),
+            "station": loads.workstation(self.ground),
+            "tokens": loads.tokens(self.ground),
+        }
+        self._speakers = [Speaker(self.ground, name) for name in ("ann", "ben")]
+        self._cancelled: set[str] = set()
+        self._terminals_killed = False
+
+    def begin(self) -> None:
+        """Start the daemon, rollouts and people."""
+        self.ground.started()
+        self.keep()
+        for speaker in self._speakers:
+            speaker.start()
+
+    def keep(self) -> None:
+        """As many rollouts run as are wanted."""
+        states = self.ground.states()
+        live = [rollout for rollout, state in states.items() if state in ("queued", "running")]
+        for kind, wanted in self._wanted.items():
+            missing = wanted - sum(rollout.startswith(kind) for rollout in live)
+            if missing > 0:
+                live += self.ground.rollouts(self._tasks[kind], missing)
+        for speaker in self._speakers:
+            speaker.rollouts = live
+
+    # --- one death --------------------------------------------------------------------------------
+
+    def kill_at(self, point: str, fault: str = "kill") -> bool:
+        """Have whoever reaches `point` die; whether it was reached."""
+        before = len(self.ground.fired())
+        when = WHEN.get(point, "")
+        once = when or point.split(".")[1] in ONCE
+        times = 1 if once else self._dice.randint(1, 4)
+        self._terminals_killed |= point.startswith("worker.terminal")
+        if when == LOST:
+            self.ground.order("worker.intent.after", "kill")
+        if when == FULL:
+            self.ground.order("recorder.commit.before", "enospc@2")
+        self.ground.order(point, f"{fault}@{times}")
+        self._bring_about(when)
+        reached = self._until_reached(point, before)
+        if reached and reached == self.ground.pid:
+            self._after_death()
+        for order in self.ground.orders.iterdir():
+            if order.name != "fired":
+                order.unlink(missing_ok=True)
+        (self.result.kills if reached else self.result.missed)[point] += 1
+        return bool(reached)
+
+    def random(self, kind: str) -> None:
+        """A death that no point names."""
+        time.sleep(self._dice.uniform(0.05, 0.5))
+        if kind == "daemon at random":
+            self.ground.signal(signal.SIGKILL)
+            self._after_death()
+        elif kind == "engine at random":
+            for pid in self._processes("engine.py"):
+                os.kill(pid, signal.SIGKILL)
+        else:
+            stops = kind == "worker stopped"
+            pids = self._processes(WORKERS)
+            for pid in pids[:1]:
+                os.kill(pid, signal.SIGSTOP if stops else signal.SIGKILL)
+            if stops and pids:
+                time.sleep(self._dice.uniform(0.1, 0.6))
+                os.kill(pids[0], signal.SIGCONT)
+        self.result.kills[kind] += 1
+
+    def _bring_about(self, when: str) -> None:
+        ground = self.ground
+        match when:
+            case "a start of the daemon":
+                (ground.home.path / "ballast").unlink(missing_ok=True)
+                ground.signal(signal.SIGKILL)
+                ground.ended()
+            case "a stop of the daemon":
+                ground.until(lambda: self._processes(WORKERS), 10, "workers to drain")
+                ground.signal(signal.SIGTERM)
+            case "a new rollout":
+                ground.rollouts(self._tasks["null"])
+            case "a new workstation":
+                ground.rollouts(self._tasks["station"])
+            case "the death of a worker":
+                self._end_one(WORKERS)
+            case "the death of the nursery":
+                self._end_one("service.nursery")
+            case "a pause":
+                self._pause_and_resume()
+            case "a cancel of a paused workstation":
+                self._cancel_paused()
+            case "a stop while a worker hangs":
+                self._end_one(WORKERS, signal.SIGSTOP)
+                ground.signal(signal.SIGTERM)
+            case "a rollout on an engine of the daemon's own":
+                for pid in self._processes("engine.py"):
+                    os.kill(pid, signal.SIGKILL)
+                ground.rollouts(self._tasks["tokens"])
+
+    def _until_reached(self, point: str, before: int) -> int:
+        """Process id of whoever reached it; 0 when nobody did."""
+        end = time.monotonic() + REACHED_SECONDS
+        kept = time.monotonic()
+        while time.monotonic() < end:
+            for name, _, pid in self.ground.fired()[before:]:
+                if name == point:
+                    return pid
+            if not self.ground.lives:
+                self._after_death()
+            if time.monotonic() - kept > 0.5:
+                kept = time.monotonic()
+                self.keep()
+            time.sleep(0.01)
+        return 0
+
+    def _after_death(self) -> None:
+        """The daemon dies now; what it left ends too, and the next one starts."""
+        self.ground.ended()
+        self.ground.started()
+        self.keep()
+
+    def _processes(self, word: str) -> list[int]:
+        return self.ground.own(word)
+
+    def _end_one(self, word: str, number: signal.Signals = signal.SIGKILL) -> None:
+        pids = self.ground.until(lambda: self._processes(word), 10, f"a process of {word}")
+        os.kill(pids[0], number)
+
+    def _pause_and_resume(self) -> None:
+        (rollout,) = self.ground.rollouts(self._tasks["null"])
+        self._at_work(rollout)
+        self.ground.ask(wire.Steer(rollout=rollout, action="pause"))
+        time.sleep(0.3)
+        self.ground.ask(wire.Steer(rollout=rollout, action="resume"))
+
+    def _cancel_paused(self) -> None:
+        """A workstation whose worker is gone: its terminals are the supervisor's to end."""
+        ground = self.ground
+        (rollout,) = ground.rollouts(self._tasks["station"])
+        self._cancelled.add(rollout)
+        self._at_work(rollout)
+        ground.ask(wire.Steer(rollout=rollout, action="pause"))
+        ground.signal(signal.SIGKILL)
+        self._after_death()
+        ground.ask(wire.Steer(rollout=rollout, action="cancel"))
+
+    def _at_work(self, rollout: str) -> None:
+        steps = "SELECT 1 FROM steps WHERE rollout = ? AND step >= 2"
+        self.ground.until(lambda: self.ground.query(steps, rollout), 30, f"{rollout} at work")
+
+    # --- the account ------------------------------------------------------------------------------
+
+    def finish(self, seconds: float = 120) -> Result:
+        """Let every rollout come to its end without faults, stop, and hold all against the rest."""
+        ground, result = self.ground, self.result
+        ground.until(self._all_over, seconds, "every rollout ends")
+        for speaker in self._speakers:
+            speaker.stop()
+        states = ground.states()
+        for rollout, state in states.items():
+            expected = "cancelled" if rollout in self._cancelled else "finished"
+            if state != expected:
+                result.findings.append(f"{rollout} is {state}, not {expected}")
+        if code := ground.stop():
+            result.findings.append(f"a stop ended with exit code {code}")
+        result.findings += [f"left running: {line}" for line in ground.orphans]
+        self._account()
+        result.ready_seconds += ground.ready_seconds
+        result.counts["rollouts"] += len(states)
+        return result
+
+    def _all_over(self) -> bool:
+        if not self.ground.lives:
+            self._after_death()
+        return all(
+            state in ("finished", "failed", "cancelled") for state in self.ground.states().values()
+        )
+
+    def _account(self) -> None:
+        ground, result = self.ground, self.result
+        seen, there = history(ground, self._speakers), stored(ground.home)
+        there.closed |= self._cancelled
+        result.findings += [f"{one.kind}: {one.what}" for one in check(seen, there)]
+        result.findings += [f"verify: {one}" for one in verify(ground.home).findings]
+        result.findings += self._terminals()
+        result.findings += [f"still there: {line}" for line in self._left()]
+        result.counts["acked"] += len(seen.acked)
+        result.counts["guidance"] += len(seen.spoken)
+        result.counts["guidance said again"] += sum(one.again for one in self._speakers)
+        result.counts["acked again"] += sum(ack.duplicate for ack in seen.acked)
+        result.counts["prompts"] += len(seen.prompts)
+        result.counts["events"] += len(there.events)
+
+    def _terminals(self) -> list[str]:
+        """No command ran twice, and a terminal is the same one to the end."""
+        found = []
+        for folder in sorted((self.ground.folder / "host" / "rollouts").glob("station-*")):
+            log = folder / "workspace" / "log.txt"
+            lines = log.read_text().split() if log.exists() else []
+            if len(lines) != len(set(lines)):
+                found.append(f"{folder.name}: a command ran twice: {lines}")
+            said = "".join(file.read_text(errors="replace") for file in folder.rglob("log.*"))
+            shells = set(re.findall(r"shell (\d+)", said))
+            if lines and not shells:
+                found.append(f"{folder.name}: nothing of its terminal is logged")
+            if len(shells) > 1 and not self._terminals_killed:
+                found.append(f"{folder.name}: its terminal was not found again: {shells}")
+        return found
+
+    def _left(self) -> list[str]:
+        """Processes that know this folder, after a clean stop; they have two seconds to go."""
+        end = time.monotonic() + 2.0
+        while left := [*_knowing(str(self.ground.folder))]:
+            if time.monotonic() > end:
+                return left
+            time.sleep(0.05)
+        return []
+
+
+def _knowing(folder: str) -> list[str]:
+    found: list[Any] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and alive(int(entry.name)):
+            line = command_line(entry)
+            if folder in line and "pytest" not in line and "soak" not in line:
+                found.append(line)
+    return found

@@ -1,0 +1,41 @@
+"""F1: the daemon, its nursery or its indexer dies at each point, rollouts run, people speak.
+
+Each time it is started again and everything goes on; at the end nothing acked is lost or doubled.
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from houston_shared.fault_points import POINTS
+from tests.faults.segment import Segment
+
+NAMES = [name for name in POINTS if not name.startswith("worker.")]
+
+
+@pytest.fixture(scope="module")
+def segment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Segment]:
+    made = Segment(tmp_path_factory.mktemp("daemon") / "ground", random.Random(3))
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.ground.close()
+
+
+@pytest.mark.parametrize("point", NAMES)
+def test_it_goes_on_after_a_death_at(segment: Segment, point: str) -> None:
+    assert segment.kill_at(point) or segment.kill_at(point), f"{point} was not reached"
+
+
+@pytest.mark.parametrize("kind", ["daemon at random", "engine at random"])
+def test_it_goes_on_after_a_death_of(segment: Segment, kind: str) -> None:
+    segment.random(kind)
+
+
+def test_nothing_is_lost_doubled_altered_or_left_over(segment: Segment) -> None:
+    result = segment.finish()
+    assert result.findings == []
+    assert result.counts["acked"] > 0
+    assert result.counts["guidance"] > 0
