@@ -20,11 +20,13 @@ from houston_shared import wire
 from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
 from houston_shared.home import Home
 from houston_shared.lock import holder
+from houston_shared.trust import Trust
 from houston_shared.wire import ControlRequest, Denied, Done, Notice, Status
 
 TIMEOUT_SECONDS = 10.0
 """How long an answer may take before the client says that none came."""
 _SLICE_SECONDS = 0.2
+_LOOK_SECONDS = 0.02
 
 
 class ControlClient:
@@ -38,6 +40,7 @@ class ControlClient:
         self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
         self._endpoint = ""
+        self._trust = Trust(home, "control")
         self._ids = itertools.count(1)
 
     def ask(self, message: ControlRequest, timeout: float | None = None) -> Done | Status:
@@ -45,23 +48,22 @@ class ControlClient:
 
         timeout: seconds, the client's own when None.
         Raises DaemonNotRunning when no daemon holds the home, AnswerLost when it ends before it
-        answers, and HoustonError with the daemon's own words when it denies, or when it says
-        nothing.
+        answers, and HoustonError with the daemon's own words when it denies, when it says nothing,
+        or when somebody else listens in its place.
         """
         _must_run(self._home)
         wait = self._timeout if timeout is None else timeout
         request = next(self._ids).to_bytes(8, "big")
         words = [request, _body(message)]
+        end = time.monotonic() + wait
+        while not self._trust.ready():
+            _wait_for_daemon(self._home, end, wait)
+            time.sleep(_LOOK_SECONDS)
         self._endpoint = _reach(self._socket, self._home, self._endpoint)
         self._socket.send_multipart(words)
-        end = time.monotonic() + wait
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(1000 * min(left, _SLICE_SECONDS)) or 1):
                 _must_run(self._home, asked=True)
-                there = _reach(self._socket, self._home, self._endpoint)
-                if there != self._endpoint:  # a first start, which has just chosen it
-                    self._endpoint = there
-                    self._socket.send_multipart(words)
                 continue
             frames = self._socket.recv_multipart()
             if len(frames) == 2 and frames[0] == request:
@@ -97,6 +99,7 @@ class AsyncControlClient:
         self._end = weakref.finalize(self, _end, self._socket, context)
         _limit(self._socket)
         self._endpoint = ""
+        self._trust = Trust(home, "control")
         self._ids = itertools.count(1)
         self._open: dict[bytes, asyncio.Future[bytes]] = {}
         self._reader: asyncio.Task[None] | None = None
@@ -109,6 +112,10 @@ class AsyncControlClient:
         request = next(self._ids).to_bytes(8, "big")
         waiting = self._open[request] = asyncio.get_running_loop().create_future()
         try:
+            end = time.monotonic() + wait
+            while not self._trust.ready():
+                _wait_for_daemon(self._home, end, wait)
+                await asyncio.sleep(_LOOK_SECONDS)
             self._endpoint = _reach(self._socket, self._home, self._endpoint)
             await self._socket.send_multipart([request, _body(message)])
             return _answer(await self._wait(waiting, wait))
@@ -198,6 +205,13 @@ def _limit(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:
     socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
     socket.setsockopt(zmq.RECONNECT_IVL, 50)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+
+
+def _wait_for_daemon(home: Home, end: float, seconds: float) -> None:
+    """Raise when nobody is there to wait for, or when it took too long; nothing was sent yet."""
+    _must_run(home)
+    if time.monotonic() > end:
+        raise _silent(home, seconds)
 
 
 def _must_run(home: Home, asked: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The one door through which an agent sees anything: made readable, then cut, then disarmed.
+"""The one door through which an agent sees anything: without secrets, readable, cut, disarmed.
 
 The cut keeps head and tail and says what lies between and how to see it. Disarming comes last, so
 that no cut can make a guidance tag out of two harmless ends. Limits are in characters; the loop,
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from houston_shared import real_user
 from houston_shared.safe_text import safe
+from houston_shared.secret_values import redact
 
 _HEAD = 4_000
 """Most characters of a head: it says what happened, in a few lines."""
@@ -59,7 +60,8 @@ def through(body: bytes | str, limit: int, how: str = "", head: str = "") -> Sho
 
     Disarming is done once and last, over both: twice would escape what is already dead.
     """
-    before, after = _decoded(head), _decoded(body)
+    # Secrets first: a cut must not leave half of one, nor a glyph hide it.
+    before, after = redact(_decoded(head)), redact(_decoded(body))
     top = str(safe(before))[:_HEAD]
     bottom, missing = cut(str(safe(after)), max(_LEAST, limit - len(top)), how)
     disarmed = real_user.disarm("\n".join(part for part in (top, bottom) if part))

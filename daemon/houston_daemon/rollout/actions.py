@@ -21,6 +21,7 @@ from houston_shared import wire
 from houston_shared.faults import point
 from houston_shared.real_user import disarm
 from houston_shared.records import Call, Intent, Result
+from houston_shared.secret_values import redact, redact_all
 
 log = logging.getLogger(__name__)
 GRACE_SECONDS = 10.0
@@ -99,6 +100,9 @@ class Actor:
         await self._keep(step, result, of, results)
 
     async def _keep(self, step: int, result: Result, of: int, results: list[Result]) -> None:
+        text, fields = redact(result.text), redact_all(result.fields)
+        if (text, fields) != (result.text, result.fields):
+            result = msgspec.structs.replace(result, text=text, fields=fields)
         used = sum(self._measure.count(one.text) for one in results)
         share = max(64, (self._room - used) // max(1, of - len(results)))
         text = self._measure.cut(result.text, share)

@@ -13,6 +13,7 @@ from houston_daemon.rollout.ingest_client import IngestClient
 from houston_shared import wire
 from houston_shared.faults import point
 from houston_shared.records import STANDS, StepRecord
+from houston_shared.secret_values import redact
 
 BEAT_SECONDS = 1.0
 
@@ -58,7 +59,7 @@ class Line:
         """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
         while True:
             point("worker.beat.before")
-            await self.store(wire.Heartbeat, activity=self.activity)
+            await self.store(wire.Heartbeat, activity=redact(self.activity))
             await asyncio.sleep(BEAT_SECONDS)
 
     async def safe_point(self) -> None:

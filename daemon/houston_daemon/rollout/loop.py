@@ -34,6 +34,7 @@ from houston_shared.records import (
     SampleBody,
     StepRecord,
 )
+from houston_shared.secret_values import redact
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ class Rollout:
             attention += ("snapshot_failed",)
         point("worker.snapshot.after")
         observation = ObservationBody(
-            tail=tail(opened.step, self.budgets, notes),
+            tail=redact(tail(opened.step, self.budgets, notes)),
             snapshot=closing.snapshot,
             files=closing.files,
             more_files=closing.more_files,

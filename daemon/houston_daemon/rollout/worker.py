@@ -22,6 +22,7 @@ from houston_daemon.rollout.guidance import Leaving
 from houston_daemon.rollout.ingest_client import IngestClient
 from houston_daemon.rollout.line import Line
 from houston_shared import wire
+from houston_shared.clean_log import clean_root
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.records import RolloutState
@@ -33,9 +34,7 @@ log = logging.getLogger(__name__)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one worker; its exit code."""
     asked = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    clean_root("%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:

@@ -13,13 +13,14 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from houston_daemon.service.rotation import rotate
+from houston_shared.clean_log import CleanFormatter
 from houston_shared.clock import iso
 from houston_shared.safe_text import safe
 
 LOGGER = logging.getLogger("houston")
 
 
-class _Line(logging.Formatter):
+class _Line(CleanFormatter):
     """Safe to look at with any program: messages quote what agents, engines and people said."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -42,6 +43,8 @@ class LogFile(RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         stream = super()._open()
+        group = Path(self.baseFilename).parent.stat().st_mode & 0o050
+        os.fchmod(stream.fileno(), 0o640 if group else 0o600)
         if self._capture:
             os.dup2(stream.fileno(), 1)
             os.dup2(stream.fileno(), 2)

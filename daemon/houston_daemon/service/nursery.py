@@ -27,6 +27,7 @@ import msgspec
 from houston_daemon.service.rotation import rotate
 from houston_daemon.service.tether import tie
 from houston_shared.faults import point
+from houston_shared.secret_values import redact
 
 MESSAGE_BYTES = 65_536
 FDS = 4_096
@@ -130,7 +131,7 @@ def _become(birth: Birth, mother: int, line: socket.socket) -> NoReturn:
         if isinstance(leaving.code, str):
             sys.stderr.write(f"{leaving.code}\n")
     except BaseException:  # noqa: BLE001 the end of the process: what it was goes to its log
-        traceback.print_exc()
+        sys.stderr.write(redact(traceback.format_exc()))
     finally:
         try:
             sys.stdout.flush()

@@ -29,6 +29,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
+from houston_shared.secret_values import install
 
 WORKER = "houston_daemon.rollout.worker"
 WORKERS = {"recorded": "houston_daemon.demo.playback"}
@@ -98,6 +99,7 @@ def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
     settings = loaded.config.daemon
     refuse_network(loaded.home)
     make_folders(loaded.home)
+    install(loaded.config)  # before the first line is logged and the first child started
     try:
         return open_log(
             loaded.home.logs / "daemon.log", settings.log_mb, settings.log_files, foreground

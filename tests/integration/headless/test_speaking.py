@@ -3,6 +3,8 @@
 import json
 import time
 
+import zmq
+
 from houston_shared import wire
 from tests.integration.headless.conftest import Desk
 
@@ -32,8 +34,10 @@ def test_a_daemon_that_ends_at_that_moment_may_have_queued_it(desk: Desk) -> Non
     }
     for said, look in words.items():
         desk.hold()
-        speaking = desk.begin(*said)
-        time.sleep(1.5)
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as listening:
+            listening.bind(desk.station.home.socket("control"))
+            speaking = desk.begin(*said)
+            assert listening.poll(20_000)  # it was sent, and is never answered
         desk.let_go()
         assert speaking.ends() == 69
         assert speaking.process.stderr

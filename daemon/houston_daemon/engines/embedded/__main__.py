@@ -12,6 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
+from houston_shared.clean_log import clean_root
+
 LOGGER = logging.getLogger("houston.embedded")
 _PR_SET_PDEATHSIG = 1
 
@@ -21,7 +23,7 @@ def main() -> int:
     asked = _arguments()
     if asked.die_with_parent:
         die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    clean_root("%(asctime)s %(levelname)s %(message)s")
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch

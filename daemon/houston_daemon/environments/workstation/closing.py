@@ -11,6 +11,7 @@ from houston_daemon.environments.workstation.sessions import Sessions
 from houston_daemon.environments.workstation.state import KeptClosing, State
 from houston_daemon.hosts.protocol import ChangedFile, Host
 from houston_shared.records import FileChange
+from houston_shared.secret_values import redact
 
 
 async def close_step(
@@ -71,10 +72,10 @@ def _joined(before: FileChange, after: FileChange) -> FileChange | None:
 
 def _change(file: ChangedFile) -> FileChange:
     return FileChange(
-        path=file.path,
+        path=redact(file.path),
         kind=file.kind,
         added=file.added,
         removed=file.removed,
-        diff=file.diff,
-        note=file.note,
+        diff=redact(file.diff),
+        note=redact(file.note),
     )
