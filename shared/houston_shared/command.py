@@ -55,6 +55,8 @@ COMMANDS = _commands(
     ("tail", "houston_console.headless.tail", "follow steps as they come"),
     ("console", "houston_console.app.command", "the annotators' screen"),
     ("verify", "houston_daemon.commands.verify", "check every byte of the store"),
+    ("repair", "houston_daemon.commands.repair", "set damaged events aside, rebuild the rest"),
+    ("backup", "houston_daemon.commands.backup", "copy the home while the daemon runs"),
     ("log", "houston_console.headless.log", "the journal; --audit for who did what"),
     ("doctor", "houston_daemon.commands.doctor", "check this machine; fetch model and engine"),
 )

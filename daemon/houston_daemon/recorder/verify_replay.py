@@ -28,7 +28,7 @@ _SELECT = (
     "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased"
     " FROM home.events WHERE seq > ? ORDER BY seq LIMIT ?"
 )
-_UNREPLAYABLE = (
+UNREPLAYABLE = (
     msgspec.MsgspecError,
     sqlite3.Error,
     TypeError,
@@ -85,7 +85,7 @@ class Replay:
                 before = self._touched.get(event.rollout)
                 active = max(before[2] if before else 0, getattr(record, "active_us", 0))
                 self._touched[event.rollout] = event.at, event.seq, active
-        except _UNREPLAYABLE as problem:
+        except UNREPLAYABLE as problem:
             self._findings.add(
                 "body",
                 f"Event {event.seq} cannot be replayed ({problem}).",

@@ -1,0 +1,284 @@
+"""`houston repair`: a home that `verify` calls unsound becomes sound, and every loss has a name.
+
+The damaged files are copied first (`damaged/<time>/`). Then a new database is written from the
+events that `judge` finds sound; the place of every other is kept by a row without a body, and what
+was found of it goes to `aside.jsonl` beside the copies. Derived tables are replayed, search is
+rebuilt by the next daemon. Rollouts that lost something are paused by `repair`.
+"""
+
+import base64
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.recorder import damage, head_file
+from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judge, Judged
+from houston_daemon.recorder.upkeep.rewind import Fates
+from houston_daemon.recorder.upkeep.rewrite import Rewriting
+from houston_daemon.recorder.upkeep.salvage import Source
+from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.verify_events import Row
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import blobs, bodies
+
+ROUNDS = 4
+"""Times that what `verify` still finds is set aside as well."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Events of one rollout that were set aside for one reason."""
+
+    rollout: str
+    """Empty for events of the daemon, or of which nobody knows whose they were."""
+    seqs: tuple[int, ...]
+    why: str
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """What a repair did; the JSON of `houston repair --json`."""
+
+    changed: bool
+    """Whether there was anything to do."""
+    copies: str = ""
+    """Folder with the damaged files as they were, and `aside.jsonl`."""
+    losses: tuple[Loss, ...] = ()
+    mended: tuple[str, ...] = ()
+    """What could be put back as it was."""
+    paused: dict[str, int] = {}
+    """Rollouts that were paused: the step behind which each goes on."""
+    seq: int = 0
+    """The journal's newest event now."""
+
+
+def repair(home: Home, backup: Path | None = None) -> Repaired:
+    """Repair a home that nobody has open; `backup`: also take what fits from this one.
+
+    Raises HoustonError when it cannot be done; the home is then as it was.
+    """
+    if _sound(home):
+        return Repaired(changed=False)
+    copies = Home(home.damaged / copying.stamp())
+    beside = Home(home.path / "repair.new")
+    try:
+        _keep(home, copies)
+        shutil.rmtree(beside.path, ignore_errors=True)
+        beside.path.mkdir(mode=0o700)
+        (beside.blobs).symlink_to(home.blobs)
+        done = _Repair(home, copies, beside, _spares(home, backup)).run()
+        _replace(home, beside)
+        return done
+    except (OSError, sqlite3.Error) as problem:
+        raise HoustonError(
+            f"The home {home.path} cannot be repaired: {problem}.",
+            f"It was left as it is; copies are in {copies.path}.",
+            "Make room there, or restore a backup: houston backup --list",
+            ExitCode.DAMAGED,
+        ) from problem
+    finally:
+        shutil.rmtree(beside.path, ignore_errors=True)
+
+
+def _sound(home: Home) -> bool:
+    if not home.database.exists() and not home.head_file.exists():
+        raise HoustonError(
+            f"There is no database in the home {home.path}.",
+            "There is nothing to repair.",
+            "houston backup --restore DIR, or name the right folder with --home",
+        )
+    try:
+        return verify(home).sound
+    except HoustonError:
+        return False
+
+
+def _keep(home: Home, copies: Home) -> None:
+    """Copy what is damaged before anything else is done."""
+    for path in (home.database, home.head_file):
+        wal = path.with_name(path.name + "-wal")
+        for one in (path, wal):
+            if one.exists():
+                copying.file(one, copies.path / one.name)
+    copies.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    copying.sync_tree(home.damaged)
+
+
+def _spares(home: Home, backup: Path | None) -> list[Home]:
+    """Backups to take from, newest first."""
+    own = [Home(home.backups / name) for name in reversed(damage.backups(home))]
+    return ([Home(backup)] if backup else []) + own
+
+
+def _replace(home: Home, beside: Home) -> None:
+    """Put the new database in place. The WAL goes first: SQLite must not apply it to another."""
+    for end in ("-wal", "-shm"):
+        home.database.with_name(home.database.name + end).unlink(missing_ok=True)
+        home.search_database.with_name(home.search_database.name + end).unlink(missing_ok=True)
+    home.search_database.unlink(missing_ok=True)
+    mode = home.database.stat().st_mode & 0o777 if home.database.exists() else 0o600
+    beside.database.chmod(mode)
+    copying.sync(beside.database)
+    beside.database.replace(home.database)
+    beside.head_file.replace(home.head_file)
+    copying.sync(home.path)
+
+
+class _Repair:
+    """One repair, under way."""
+
+    def __init__(self, home: Home, copies: Home, beside: Home, spares: list[Home]) -> None:
+        self._home = home
+        self._copies = copies
+        self._beside = beside
+        self._head = _head(copies)
+        self._source = _source(copies, spares, self._head.seq if self._head else 0)
+        self._spares = [spare for one in spares if (spare := _spare(one))]
+        self._condemned: dict[int, str] = {}
+        self._mended: list[str] = []
+
+    def run(self) -> Repaired:
+        """Write the new database; raises HoustonError when it does not become sound."""
+        try:
+            for _ in range(ROUNDS):
+                done = self._round()
+                report = verify(self._beside)
+                if report.sound:
+                    return done
+                self._condemned |= {f.seq: f.text for f in report.findings if f.seq}
+            raise HoustonError(
+                f"What was written anew is not sound: {report.findings[0].text}",
+                f"The home was left as it is; copies are in {self._copies.path}.",
+                "restore a backup: houston backup --list",
+                ExitCode.DAMAGED,
+            )
+        finally:
+            self._source.close()
+            for _, spare in self._spares:
+                spare.close()
+
+    def _round(self) -> Repaired:
+        self._mended = []
+        fates = Fates()
+        for judged in self._judged():
+            fates.see(judged, self._owner(judged), _state(judged))
+        fates.settle()
+        losses: dict[tuple[str, str], list[int]] = {}
+        with (self._copies.path / "aside.jsonl").open("wb") as aside:
+            writing = Rewriting(self._home, self._beside)
+            for judged in self._judged():
+                owner = self._owner(judged)
+                why = judged.why or _follows(fates, judged, owner)
+                writing.put(judged, why, owner)
+                if judged.mended:
+                    self._mended.append(f"Event {judged.seq}: {judged.mended}.")
+                if why:
+                    losses.setdefault((owner, why), []).append(judged.seq)
+                    aside.write(_line(judged, owner, why))
+            os.fsync(aside.fileno())
+        paused = {
+            id: fate.last_step if fate.rewinds else -1
+            for id, fate in fates.of.items()
+            if fate.first_bad and fate.spec and not fate.ended
+        }
+        seq = writing.close(str(self._copies.path.relative_to(self._home.path)), paused)
+        return Repaired(
+            changed=True,
+            copies=str(self._copies.path),
+            losses=tuple(Loss(who, tuple(seqs), why) for (who, why), seqs in losses.items()),
+            mended=tuple(dict.fromkeys(self._mended)),
+            paused=paused,
+            seq=seq,
+        )
+
+    def _judged(self) -> Iterator[Judged]:
+        end = (self._head.seq, self._head.value) if self._head else None
+        judge = Judge(self._body, self._spare_rows, end)
+        for judged in judge.all(self._source.rows(), self._source.last):
+            why = self._condemned.get(judged.seq)
+            yield judged._replace(why=why) if why and not judged.why else judged
+
+    def _owner(self, judged: Judged) -> str:
+        if judged.row is not None and not judged.why:
+            return str(judged.row[1])
+        return self._source.owner(judged.seq) or (str(judged.row[1]) if judged.row else "")
+
+    def _body(self, row: Row) -> bytes | None:
+        if row[BLOB] is None:
+            return row[BODY] if isinstance(row[BODY], bytes) else None
+        for home in (self._home, *(one for one, _ in self._spares)):
+            try:
+                data = blobs.read(home, row[BLOB])
+                if home is not self._home:
+                    copying.file(blobs.place(home, row[BLOB]), blobs.place(self._home, row[BLOB]))
+                    self._mended.append(f"Event {row[0]}: its blob was taken from a backup.")
+                elif copying.sha256(blobs.place(home, row[BLOB])) != row[BLOB]:
+                    continue
+                return data
+            except (HoustonError, TypeError, ValueError, OSError):
+                continue
+        return None
+
+    def _spare_rows(self, seq: int) -> Iterable[Row]:
+        return [row for _, spare in self._spares if (row := spare.row(seq))]
+
+
+def _source(copies: Home, spares: list[Home], last: int) -> Source:
+    for home in (copies, *spares):
+        try:
+            return Source(home.database, last)
+        except (sqlite3.DatabaseError, UnicodeDecodeError, OSError):
+            continue
+    raise HoustonError(
+        f"{copies.database} cannot be opened at all, and there is no backup.",
+        "Nothing was changed.",
+        "Ask for help with that copy; it holds what there is.",
+        ExitCode.DAMAGED,
+    )
+
+
+def _spare(home: Home) -> tuple[Home, Source] | None:
+    try:
+        return home, Source(home.database)
+    except (sqlite3.DatabaseError, UnicodeDecodeError, OSError):
+        return None
+
+
+def _head(home: Home) -> head_file.Head | None:
+    try:
+        return head_file.read(home)
+    except HoustonError:
+        return None
+
+
+def _state(judged: Judged) -> str:
+    """The state that a sound `state` event moved its rollout to."""
+    row = judged.row
+    if judged.why or row is None or row[5] != "state" or row[BODY] is None:
+        return ""
+    return msgspec.msgpack.decode(row[BODY], type=bodies.StoredState).state
+
+
+def _follows(fates: Fates, judged: Judged, owner: str) -> str:
+    row = judged.row
+    if row is None or row[5] == bodies.ASIDE:
+        return ""
+    return fates.aside(owner, row[5], row[2])
+
+
+def _line(judged: Judged, owner: str, why: str) -> bytes:
+    """One event that is set aside, as it was found."""
+    row: list[Any] = [_plain(value) for value in judged.row or ()]
+    said = {"seq": judged.seq, "rollout": owner, "why": why, "row": row}
+    return msgspec.json.encode(said) + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

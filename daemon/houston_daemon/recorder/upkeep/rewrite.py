@@ -1,0 +1,90 @@
+"""A new database from judged events: the journal as it is kept, and what follows from it.
+
+Knows how a row that was set aside looks, and which events a repair adds at the end.
+"""
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from houston_daemon.recorder import head_file
+from houston_daemon.recorder.derive import Event, apply
+from houston_daemon.recorder.journal import Journal, Key
+from houston_daemon.recorder.states import REPAIR
+from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judged
+from houston_daemon.recorder.verify_events import COLUMNS, Row
+from houston_daemon.recorder.verify_replay import UNREPLAYABLE
+from houston_shared.home import Home
+from houston_shared.store import blobs, bodies, chain, schema
+
+CHUNK = 500
+"""Rows that one `repaired` event vouches for."""
+_INSERT = f"INSERT INTO events ({COLUMNS}) VALUES ({', '.join('?' * 12)})"
+
+
+class Rewriting:
+    """One new database, under way; it is made afresh in `beside`."""
+
+    def __init__(self, home: Home, beside: Home) -> None:
+        """home: where the blobs are."""
+        self._home = home
+        self._beside = beside
+        beside.database.unlink(missing_ok=True)
+        self._connection = sqlite3.connect(beside.database, isolation_level=None)
+        for pragma in ("page_size = 8192", "synchronous = OFF", "journal_mode = MEMORY"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        schema.migrate(self._connection)
+        self._connection.execute("BEGIN")
+        self._vouched: list[tuple[int, bytes]] = []
+
+    def put(self, judged: Judged, why: str, owner: str) -> None:
+        """Write one event: as it is, or, where there is a `why`, only its place."""
+        row = _place(judged, owner) if judged.row is None or why else judged.row
+        self._connection.execute(_INSERT, row)
+        if row[5] == bodies.ASIDE or judged.taken:
+            self._vouched.append((judged.seq, chain.row_hash(row)))
+        if row[5] != bodies.ASIDE:
+            self._derive(row)
+
+    def close(self, copies: str, paused: dict[str, int]) -> int:
+        """Say in the journal what was done, pause rollouts, write the head; the newest event.
+
+        paused: by rollout the step behind which it goes on, −1 where it lost no step.
+        """
+        journal = Journal(self._connection)
+        for first in range(0, len(self._vouched), CHUNK):
+            part = self._vouched[first : first + CHUNK]
+            said = bodies.Repaired(
+                by=REPAIR,
+                seqs=tuple(seq for seq, _ in part),
+                rows=tuple(digest for _, digest in part),
+                copies=copies,
+            )
+            journal.append(Key(), "repaired", said)
+        for rollout, step in paused.items():
+            where = "no step was lost" if step < 0 else f"it goes on after step {step}"
+            reason = f"it was damaged; {where}. What was set aside is in {copies}/aside.jsonl"
+            state = bodies.StoredState(state="paused", by=REPAIR, reason=reason)
+            journal.append(Key(rollout), "state", state)
+        self._connection.execute("COMMIT")
+        self._connection.close()
+        head_file.write(self._beside, journal.seq, journal.chain)
+        return journal.seq
+
+    def _derive(self, row: Row) -> None:
+        data = blobs.read(self._home, row[BLOB]) if row[BLOB] is not None else row[BODY]
+        try:
+            record = msgspec.msgpack.decode(data, type=bodies.TYPES[row[5]])
+            apply(self._connection, Event(*row[:7]), record)
+        except UNREPLAYABLE:
+            return  # `verify` of what is written finds it, and the next round sets it aside
+
+
+def _place(judged: Judged, owner: str) -> tuple[Any, ...]:
+    """A row that keeps an event's number and, where it is known, its link and its rollout."""
+    row = judged.row
+    digest = row[10] if row is not None and isinstance(row[10], bytes) else b""
+    return (
+        judged.seq, owner, 0, 1, None, bodies.ASIDE, 0, None, None, 1, digest, judged.link
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""Reading what can still be read of a damaged database: event by event around what cannot.
+
+Works on a copy. Where SQLite stops at a damaged page, each event behind it is asked for by its own
+number. What a row is worth, `judge` decides.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.verify_events import COLUMNS, Row
+from houston_daemon.recorder.verify_open import fetch
+from houston_shared.store import schema
+
+T = TypeVar("T")
+PAGE = 200
+"""Events that are asked for at once; after a damage, one by one."""
+_HEADER = bytes.fromhex("53514c69746520666f726d6174203300 2000 02 02 00 40 20 20")
+"""How every database of ours begins (sqlite.org/fileformat2.html §1.3): 8 KB pages, WAL."""
+_UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError)
+
+
+class Source:
+    """The rows of one database that may be damaged."""
+
+    def __init__(self, database: Path, last: int = 0) -> None:
+        """last: an event that is known to have been stored. Raises sqlite3.DatabaseError."""
+        self._connection = _open(database)
+        self.last = max(last, self._newest())
+        """No event with a higher number can be in it."""
+        self._owners: dict[int, str] | None = None
+
+    def close(self) -> None:
+        """Let it go."""
+        self._connection.close()
+
+    def rows(self) -> Iterator[Row]:
+        """Every event that can be read, in order."""
+        seq = 0
+        while seq < self.last:
+            try:
+                page = self._page(seq)
+            except _UNREADABLE:
+                page = self._singly(seq + 1, min(seq + PAGE, self.last))
+                yield from page
+                seq = min(seq + PAGE, self.last)
+                continue
+            if not page:
+                return
+            for row in page:
+                if row[0] > seq:  # a damaged tree may lead back
+                    seq = row[0]
+                    yield row
+            seq = max(seq, page[-1][0])
+
+    def row(self, seq: int) -> Row | None:
+        """One event, None when it is not there or cannot be read."""
+        found = self._singly(seq, seq)
+        return found[0] if found else None
+
+    def owner(self, seq: int) -> str:
+        """The rollout of an event that cannot be read, from an index; empty when unknown."""
+        if self._owners is None:
+            nobody: dict[int, str] = {}
+            self._owners = self._read(self._index, nobody)
+        return self._owners.get(seq, "")
+
+    def _index(self) -> dict[int, str]:
+        rows = fetch(self._connection, "SELECT seq, rollout FROM events INDEXED BY events_rollout")
+        return {seq: rollout for seq, rollout in rows if isinstance(rollout, str)}
+
+    def _page(self, after: int) -> list[Row]:
+        sql = f"SELECT {COLUMNS} FROM events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT {PAGE}"
+        return fetch(self._connection, sql, after, self.last)
+
+    def _singly(self, first: int, last: int) -> list[Row]:
+        sql = f"SELECT {COLUMNS} FROM events WHERE seq = ?"
+        found: list[Row] = []
+        for seq in range(first, last + 1):
+            found += self._read(lambda seq=seq: fetch(self._connection, sql, seq), [])  # type: ignore[misc]
+        return found
+
+    def _newest(self) -> int:
+        by_index = "SELECT max(seq) FROM events INDEXED BY events_rollout"
+        asked = ("SELECT max(seq) FROM events", by_index)
+        return max(self._read(lambda sql=sql: self._number(sql), 0) for sql in asked)  # type: ignore[misc]
+
+    def _number(self, sql: str) -> int:
+        ((found,),) = self._connection.execute(sql)
+        return found if isinstance(found, int) and 0 < found < 2**48 else 0
+
+    def _read(self, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except _UNREADABLE:
+            return otherwise
+
+
+def _open(database: Path) -> sqlite3.Connection:
+    """A connection that can read the schema; raises sqlite3.DatabaseError."""
+    try:
+        return _try(database)
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        mended = database.with_name("salvaged.db")
+        mended.write_bytes(_mended(database.read_bytes()))
+        wal = database.with_name(database.name + "-wal")
+        if wal.exists():
+            copying.file(wal, mended.with_name(mended.name + "-wal"))
+        return _try(mended)
+
+
+def _mended(data: bytes) -> bytes:
+    """The file with what its header must hold; the rest as it is."""
+    fixed = bytearray(data)
+    fixed[: len(_HEADER)] = _HEADER
+    fixed[44:48], fixed[56:60] = b"\0\0\0\4", b"\0\0\0\1"
+    fixed[60:64] = schema.VERSION.to_bytes(4, "big")
+    fixed[72:92] = bytes(20)
+    return bytes(fixed)
+
+
+def _try(database: Path) -> sqlite3.Connection:
+    uri = f"file:{quote(str(database))}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    try:
+        connection.execute(f"SELECT {COLUMNS} FROM events LIMIT 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

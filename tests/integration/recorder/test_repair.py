@@ -1,0 +1,299 @@
+"""`houston repair`: every kind of damage ends in a sound home, and every loss has a name."""
+
+import contextlib
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep.repair import Repaired, repair
+from houston_daemon.recorder.verify import verify
+from houston_shared import wire
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from tests.support.full_home import change, fill, flip
+from tests.support.recorder_client import Station
+
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three rollouts that go on (named by `ROLLOUTS`), stopped cleanly."""
+    station = Station(tmp_path_factory.mktemp("sound") / "home").start()
+    fill(station)
+    for _ in range(2):
+        worker = station.working()
+        for step in range(1, STEPS + 1):
+            worker.step(step)
+        worker.sample(STEPS + 1)
+    station.stop()
+    return station.home.path
+
+
+@pytest.fixture
+def home(sound: Path, tmp_path: Path) -> Home:
+    """A copy to harm."""
+    subprocess.run(["cp", "-a", str(sound), str(tmp_path / "home")], check=True)
+    return Home(tmp_path / "home")
+
+
+def ask(home: Home, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
+    try:
+        return connection.execute(sql, parameters).fetchall()
+    finally:
+        connection.close()
+
+
+def rollouts(home: Home) -> list[str]:
+    return [str(id) for (id,) in ask(home, "SELECT id FROM rollouts ORDER BY spec_seq")]
+
+
+def event(home: Home, rollout: str, step: int, part: str) -> int:
+    sql = "SELECT seq FROM events WHERE rollout = ? AND step = ? AND part = ?"
+    ((seq,),) = ask(home, sql, rollout, step, part)
+    assert isinstance(seq, int)
+    return seq
+
+
+def repaired(home: Home) -> Repaired:
+    """Repair, and check what must hold after every repair."""
+    with contextlib.suppress(HoustonError):  # it does not even open
+        assert not verify(home).sound
+    before = home.database.read_bytes() if home.database.exists() else b""
+    done = repair(home)
+    assert done.changed
+    assert verify(home).findings == ()
+    copies = Path(done.copies)
+    if before:
+        assert (copies / "houston.db").read_bytes() == before, "the damaged file is kept"
+    lines = (copies / "aside.jsonl").read_bytes().splitlines()
+    kept = {msgspec.json.decode(line)["seq"] for line in lines}
+    assert kept == {seq for loss in done.losses for seq in loss.seqs}, "nothing goes in silence"
+    assert repair(home) == Repaired(changed=False), "a second repair finds nothing"
+    return done
+
+
+def test_a_changed_body_rewinds_its_rollout_alone_and_it_goes_on(home: Home) -> None:
+    one, two, three = rollouts(home)
+    seq = event(home, two, 4, "call.0")
+    change(home, "UPDATE events SET body = x'00' || body WHERE seq = ?", seq)
+    done = repaired(home)
+    assert done.paused == {two: 3}
+    assert {loss.rollout for loss in done.losses} == {two}
+    station = Station(home.path).start()
+    states = dict(station.query("SELECT id, state FROM rollouts"))
+    assert states == {one: "running", two: "paused", three: "running"}
+    for other, step in ((one, 3), (three, STEPS + 1)):
+        worker = station.worker(other)
+        assert worker.welcome.next_step == step
+    with pytest.raises(HoustonError, match="paused"):
+        station.recorder.assign(two)
+    assert isinstance(station.person().ask(wire.Steer(rollout=two, action="resume")), wire.Done)
+    worker = station.worker(two)
+    assert worker.welcome.next_step == 4
+    assert isinstance(worker.step(4), wire.Ack)
+    assert isinstance(worker.step(5), wire.Ack)
+    station.stop()
+    assert verify(home).findings == ()
+
+
+def test_guidance_whose_step_was_set_aside_is_delivered_again(home: Home) -> None:
+    one = rollouts(home)[0]
+    said = ask(home, "SELECT id, delivered_step FROM guidance WHERE delivered_step = 1")
+    assert said
+    change(home, "UPDATE events SET body = x'01' WHERE seq = ?", event(home, one, 1, "call.0"))
+    repaired(home)
+    for id, _ in said:
+        assert ask(home, "SELECT state FROM guidance WHERE id = ?", id) == [("queued",)]
+
+
+COLUMNS = {
+    "at": "at = at + 1",
+    "step": "step = step + 64",
+    "kind": "kind = 'resulu'",
+    "rollout": "rollout = 'x' || rollout",
+    "body_hash": "body_hash = zeroblob(32)",
+    "chain": "chain = zeroblob(32)",
+    "erased": "erased = 1",
+}
+PUT_BACK = {"body_hash", "chain", "erased"}
+"""Columns that follow from the others."""
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_changed_column_is_put_back_or_set_aside(home: Home, column: str) -> None:
+    two = rollouts(home)[1]
+    seq = event(home, two, 3, "call.0")
+    change(home, f"UPDATE events SET {COLUMNS[column]} WHERE seq = ?", seq)
+    done = repaired(home)
+    if column in PUT_BACK:
+        assert done.losses == ()
+        assert done.paused == {}
+        assert f"Event {seq}" in done.mended[0]
+    else:
+        assert done.paused[two] == 2
+
+
+def _derived(home: Home) -> None:
+    change(home, "UPDATE steps SET tools = 'x'")
+    change(home, "DELETE FROM samples")
+
+
+def _index(home: Home) -> None:
+    connection = sqlite3.connect(home.database)
+    connection.execute("DROP INDEX events_key")
+    connection.close()
+
+
+def _head(home: Home) -> None:
+    home.head_file.write_bytes(b"{")
+
+
+def _header(home: Home) -> None:
+    flip(home.database, 3, 2)
+
+
+WITHOUT_LOSS: dict[str, Callable[[Home], None]] = {
+    "derived rows": _derived,
+    "an index": _index,
+    "the head file": _head,
+    "the header of the file": _header,
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_LOSS)
+def test_what_follows_from_the_events_is_rebuilt_without_loss(home: Home, name: str) -> None:
+    before = ask(home, "SELECT * FROM events ORDER BY seq")
+    WITHOUT_LOSS[name](home)
+    done = repaired(home)
+    assert done.losses == ()
+    assert ask(home, "SELECT * FROM events ORDER BY seq") == before
+
+
+def test_lost_pages_cost_what_was_on_them(home: Home) -> None:
+    """Whole pages are overwritten: what can be read around them stays."""
+    data = bytearray(home.database.read_bytes())
+    one, two, _ = rollouts(home)
+    ((body,),) = ask(home, "SELECT body FROM events WHERE seq = ?", event(home, two, 2, "call.0"))
+    assert isinstance(body, bytes)
+    page = data.find(body) // 8192
+    data[page * 8192 : (page + 1) * 8192] = random.Random(1).randbytes(8192)
+    home.database.write_bytes(data)
+    done = repaired(home)
+    lost = {seq for loss in done.losses for seq in loss.seqs}
+    assert event(home, one, 1, "sample") not in lost
+    assert two in done.paused
+    kept = len(ask(home, "SELECT 1 FROM events WHERE kind <> 'aside'"))
+    assert kept > 20, (kept, len(lost))
+
+
+def test_a_cut_end_is_named_and_its_numbers_are_not_used_again(home: Home) -> None:
+    ((last,),) = ask(home, "SELECT max(seq) FROM events")
+    assert isinstance(last, int)
+    change(home, "DELETE FROM events WHERE seq > ?", last - 4)
+    done = repaired(home)
+    assert tuple(range(last - 3, last + 1)) in {loss.seqs for loss in done.losses}
+    assert done.seq > last
+    assert set(done.paused) == set(rollouts(home)), "nobody knows whose they were"
+
+
+def test_a_damaged_rollout_is_not_run_and_the_sentence_names_the_backup(home: Home) -> None:
+    name = backup.make(home).name
+    one, two, _ = rollouts(home)
+    seq = event(home, two, 2, "call.0")
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", seq)
+    station = Station(home.path).start()
+    with pytest.raises(HoustonError) as problem:
+        station.recorder.assign(two)
+    assert problem.value.code == ExitCode.DAMAGED
+    sentence = f"CORRUPT rollout={two} first bad seq={seq}; backup {name} available"
+    assert problem.value.cause == sentence
+    rows = station.query("SELECT state, paused_by, reason FROM rollouts WHERE id = ?", two)
+    assert rows == [("paused", "repair", sentence)]
+    assert station.worker(one).welcome.next_step == 3, "the others go on"
+    station.stop()
+    assert seq in {finding.seq for finding in verify(home).findings}, "nothing hides it"
+
+
+def test_all_that_a_backup_holds_is_put_back(home: Home) -> None:
+    before = ask(home, "SELECT * FROM events ORDER BY seq")
+    backup.make(home)
+    two = rollouts(home)[1]
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 2, "call.0"))
+    change(home, "DELETE FROM events WHERE seq = ?", event(home, two, 4, "call.0"))
+    next(home.blobs.rglob("*.zst")).unlink()
+    done = repaired(home)
+    assert done.losses == ()
+    assert len(done.mended) == 3
+    assert ask(home, "SELECT * FROM events ORDER BY seq") == before
+
+
+def test_any_random_damage_is_repaired(home: Home, tmp_path: Path) -> None:
+    """Single bits and torn pages of the file, wherever they fall."""
+    dice = random.Random(7)
+    original = home.database.read_bytes()
+    used = [offset for offset, byte in enumerate(original) if byte]
+    hurt = 0
+    for number in range(25):
+        copy = Home(tmp_path / f"copy-{number}")
+        shutil.copytree(home.path, copy.path)
+        if number % 5:
+            flip(copy.database, dice.choice(used), dice.randrange(8))
+        else:
+            at = dice.randrange(1, len(original) // 8192) * 8192
+            with copy.database.open("r+b") as file:
+                file.seek(at)
+                file.write(dice.randbytes(8192))
+        try:
+            if verify(copy).sound:
+                continue
+        except HoustonError:
+            pass
+        try:
+            repair(copy)
+        except HoustonError as problem:  # a schema that cannot be read at all
+            assert problem.code == ExitCode.DAMAGED
+            assert "no backup" in problem.cause
+            continue
+        hurt += 1
+        assert verify(copy).findings == ()
+    assert hurt > 8
+
+
+def test_the_command_names_losses_and_refuses_while_a_daemon_runs(home: Home) -> None:
+    two = rollouts(home)[1]
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 2, "call.0"))
+
+    def said(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "houston_shared.command", *words]
+        return subprocess.run(
+            [*command, "--home", str(home.path)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    unsound = said("verify")
+    assert unsound.returncode == 65
+    assert f"CORRUPT rollout={two} first bad seq=" in unsound.stdout
+    assert said("rollout", "list").returncode == 0, "every reading command goes on"
+    assert said("steps", rollouts(home)[2]).returncode == 0
+    done = said("repair")
+    assert done.returncode == 0, done.stderr
+    assert f"{two} is paused by repair; it goes on after step 1." in done.stdout
+    assert said("verify").returncode == 0
+    assert said("repair").stdout.startswith("Sound")
+    assert said("daemon", "start").returncode == 0
+    try:
+        refused = said("repair")
+        assert refused.returncode == 75
+        assert "houston daemon stop" in refused.stderr
+    finally:
+        said("daemon", "stop")

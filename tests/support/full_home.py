@@ -1,0 +1,62 @@
+"""A home in which every derived table that can have rows has some, and ways to harm it."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from houston_shared import records, wire
+from houston_shared.home import Home
+from tests.support.recorder_client import Station, sample
+
+
+def fill(station: Station) -> None:
+    """A home in which every derived table that can have rows has some."""
+    person, worker = station.person(), station.working()
+    for n in range(3):
+        person.guide(worker.rollout, f"guidance number {n}", id=f"g{n}")
+    person.ask(wire.EditGuidance(id="g1", revision=1, text="guidance edited"))
+    person.ask(wire.Withdraw(id="g2"))
+    worker.step(1)
+    worker.sample(2)
+    worker.intent(2)
+    worker.result(2, kind="eval", fields={"overall_score": 12.5, "state": "scored"})
+    worker.intent(2, 1)
+    worker.result(2, 1, kind="search", fields={"query": "needle", "total_results": 3})
+    worker.intent(2, 2)
+    worker.result(2, 2, text="a large result " * 20_000, success=False)
+    worker.observation(
+        2,
+        files=(records.FileChange(path="a.py", kind="changed", added=3, removed=1),),
+        spans=(records.TerminalSpan(host="local", terminal="main", start=0, end=99),),
+    )
+    body = sample(3, role="summary")
+    worker.say(wire.StoreSample, step=3, attempt=1, part="summary.1", sample=body)
+    fork = records.ForkBody(k=1, first_kept_step=2, summary="so far")
+    worker.say(wire.StoreFork, step=3, fork=fork)
+    worker.sample(3)
+    person.ask(wire.Bookmark(rollout=worker.rollout, step=1, note="look"))
+    person.ask(wire.Present(rollout=worker.rollout))
+    person.guide(worker.rollout, "still waiting", id="g3")
+
+
+def change(home: Home, sql: str, *parameters: Any) -> None:
+    connection = sqlite3.connect(home.database)
+    with connection:
+        assert connection.execute(sql, parameters).rowcount > 0
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def flip(path: Path, offset: int, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def other(value: Any) -> Any:
+    """The value with one bit changed."""
+    if isinstance(value, bytes):
+        return bytes([value[0] ^ 1]) + value[1:]
+    if isinstance(value, str):
+        return (chr(ord(value[0]) ^ 1) + value[1:]) if value else "x"
+    return value + 0.5 if isinstance(value, float) else value ^ 64
