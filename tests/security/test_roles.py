@@ -1,0 +1,197 @@
+"""Everybody may do what their role says and no more, whatever they claim; the kernel knows them."""
+
+import grp
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from houston_daemon.recorder.identity import Identities
+from houston_daemon.recorder.roles import LEAST, RANK, NotAllowed
+from houston_shared import wire
+from houston_shared.config import Daemon, Roles
+from houston_shared.errors import ConfigurationError
+from tests.support.other_user import NOBODY, needs_root, open_place, speak
+from tests.support.recorder_client import Station, spec, until
+
+OPERATOR, VIEWER, MEMBER = 54_321, 54_322, 54_323
+"""Users that no password file knows: numbers must do."""
+USERS = {OPERATOR: "operator", NOBODY: "annotator", VIEWER: "viewer", MEMBER: "viewer"}
+
+WRITES: dict[str, set[str]] = {
+    "viewer": set(),
+    "annotator": {"guidance", "bookmark"},
+    "operator": {"guidance", "bookmark", "state", "spec", "stop"},
+}
+
+
+def messages(rollout: str) -> list[wire.FromPerson]:
+    """One of each kind, in an order in which all of them can be done."""
+    return [
+        wire.AskStatus(),
+        wire.Present(rollout=rollout),
+        wire.Guide(id=os.urandom(4).hex(), rollout=rollout, text="hello"),
+        wire.Bookmark(rollout=rollout, step=0, note="look"),
+        wire.Steer(rollout=rollout, action="pause"),
+        wire.Steer(rollout=rollout, action="resume"),
+        wire.StartRollouts(request=os.urandom(4).hex(), specs=(spec(),)),
+        wire.StopDaemon(),
+        wire.Steer(rollout=rollout, action="cancel"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Station]:
+    """A station that a group may attach to, with people in each role."""
+    roles = Roles(operators=(str(OPERATOR),), annotators=("nobody",), viewers=(str(VIEWER),))
+    group = grp.getgrgid(NOBODY).gr_name
+    with open_place() as place:
+        station = Station(place / "home", daemon=Daemon(group=group), roles=roles).start()
+        yield station
+        station.stop()
+
+
+def test_every_control_message_has_a_least_role() -> None:
+    assert set(LEAST) == set(get_args(wire.ControlRequest))
+    assert {type(one) for one in messages("r")} | {wire.EditGuidance, wire.Withdraw} == set(LEAST)
+
+
+def test_what_the_table_does_not_know_needs_an_operator() -> None:
+    class Unheard(wire.FromPerson, frozen=True, kw_only=True):
+        """A message of a later version."""
+
+    identities = Identities("", Roles(annotators=("nobody",)))
+    stranger = identities.peer(f"localhost:{NOBODY}:{NOBODY}:1")
+    own = identities.peer(f"localhost:{os.geteuid()}:0:1")
+    assert stranger and own
+    assert stranger.role == "annotator"
+    assert isinstance(identities.book.refusal(stranger, Unheard()), NotAllowed)
+    assert identities.book.refusal(own, Unheard()) is None
+
+
+@needs_root
+@pytest.mark.parametrize("uid", USERS)
+def test_a_user_may_do_what_the_role_says(shared: Station, uid: int) -> None:
+    role = USERS[uid]
+    rollout = shared.person().start()[0]
+    before = shared.query("SELECT max(seq) FROM events")
+    asked = messages(rollout)
+    heard = speak(shared.home.socket("control"), uid, NOBODY, asked)
+    for message, reply in zip(asked, heard, strict=True):
+        least, what = LEAST[type(message)]
+        if RANK[role] >= RANK[least]:
+            assert isinstance(reply, wire.Done | wire.Status), (message, reply)
+        else:
+            assert isinstance(reply, wire.Denied), (message, reply)
+            assert what in reply.cause.lower()
+            assert f"needs the role {least}" in reply.cause
+            assert f"has the role {role}" in reply.cause
+            assert f"root, {OPERATOR}" in reply.next
+    written = shared.query("SELECT DISTINCT kind FROM events WHERE seq > ?", before[0][0])
+    assert {kind for (kind,) in written} - {"refused"} == WRITES[role]
+
+
+@needs_root
+def test_who_has_no_role_is_not_heard(shared: Station) -> None:
+    for folder in (shared.home.path, shared.home.run):
+        folder.chmod(0o755)
+    (shared.home.run / "control.sock").chmod(0o666)
+    (reply,) = speak(shared.home.socket("control"), 54_399, 54_399, [wire.AskStatus()])
+    assert isinstance(reply, wire.Denied)
+    assert reply.cause == "User 54399 may not speak here."
+    refused = "SELECT count(*) FROM events WHERE kind = 'refused'"
+    assert until(lambda: shared.query(refused)[0][0] > 0)
+
+
+@needs_root
+def test_only_one_s_own_words_are_changed_but_by_an_operator(shared: Station) -> None:
+    person = shared.person()
+    rollout, endpoint = person.start()[0], shared.home.socket("control")
+    person.guide(rollout, "of the operator", "o")
+    own = [
+        wire.Guide(id="a", rollout=rollout, text="first"),
+        wire.EditGuidance(id="a", revision=1, text="second"),
+        wire.Bookmark(rollout=rollout, step=0, claimed="root", note="not yours"),
+    ]
+    assert all(isinstance(one, wire.Done) for one in speak(endpoint, NOBODY, NOBODY, own))
+    assert isinstance(person.ask(wire.Bookmark(rollout=rollout, step=0, note="mine")), wire.Done)
+    others = [
+        wire.EditGuidance(id="o", revision=1, text="not yours", claimed="root"),
+        wire.Withdraw(id="o", claimed="root"),
+        wire.Bookmark(rollout=rollout, step=0, remove=True, claimed="root"),
+        wire.Guide(id="o", rollout=rollout, text="of the operator"),
+    ]
+    for reply in speak(endpoint, NOBODY, NOBODY, others):
+        assert isinstance(reply, wire.Denied)
+    assert [row[0] for row in shared.query("SELECT author FROM bookmarks")].count("root") == 1
+    (found,) = speak(endpoint, OPERATOR, NOBODY, [wire.Withdraw(id="a")])
+    assert found.guidance.state == "withdrawn"
+    assert shared.query("SELECT state FROM guidance WHERE id = 'o'") == [("queued",)]
+
+
+@needs_root
+def test_a_group_without_named_annotators_annotates_as_before() -> None:
+    group = grp.getgrgid(NOBODY).gr_name
+    identities = Identities(group, Roles(viewers=(str(VIEWER),)))
+    roles = {
+        uid: peer.role
+        for uid in (MEMBER, VIEWER, 0)
+        if (peer := identities.peer(f"localhost:{uid}:{NOBODY}:7"))
+    }
+    assert roles == {MEMBER: "annotator", VIEWER: "viewer", 0: "operator"}
+    outside = identities.peer("localhost:54399:54399:7")
+    assert outside is not None
+    assert outside.role is None
+
+
+_MEMBERSHIP = """
+import sys, time
+from houston_daemon.recorder import identity
+from houston_shared.config import Roles
+identity._REMEMBER_SECONDS = 0.0
+identities = identity.Identities("", Roles(operators=("@station",)))
+address = f"localhost:{sys.argv[1]}:{sys.argv[1]}:7"
+for members in ("", "nobody", ""):
+    with open("/etc/group", "w") as file:
+        file.write(f"root:x:0:\\nstation:x:4242:{members}\\n")
+    print(identities.peer(address).role)
+"""
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_supplementary_groups_count_and_so_does_leaving_one(tmp_path: Path) -> None:
+    groups = tmp_path / "group"
+    groups.write_text("root:x:0:\nstation:x:4242:\n")
+    done = subprocess.run(
+        ["bwrap", "--dev-bind", "/", "/", "--bind", str(groups), "/etc/group", sys.executable,
+         "-c", _MEMBERSHIP, str(NOBODY)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["None", "operator", "None"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "roles", [Roles(operators=("nobody-of-that-name",)), Roles(viewers=("@no-such-group",))]
+)
+def test_a_name_that_is_nobody_s_is_a_sentence(roles: Roles, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as problem:
+        Station(tmp_path / "home", roles=roles).start()
+    assert "of this machine" in problem.value.cause
+
+
+def test_a_single_user_s_home_needs_no_roles(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    try:
+        person = station.person()
+        rollout = person.start()[0]
+        for message in messages(rollout):
+            reply = person.ask(message)
+            assert isinstance(reply, wire.Done | wire.Status), (message, reply)
+    finally:
+        station.stop()
