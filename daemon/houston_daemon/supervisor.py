@@ -23,7 +23,7 @@ from houston_daemon.recorder.protocol import (
 from houston_daemon.service.births import Births, Lost
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
-from houston_daemon.service.forcing import CUT_SHORT, Forcing
+from houston_daemon.service.forcing import CUT_SHORT, Forcing, leaving_seconds
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
 from houston_daemon.service.log import LOGGER
@@ -32,6 +32,7 @@ from houston_daemon.service.nightly import Nightly
 from houston_daemon.service.notify import feed_watchdog, notify, tell_systemd, watchdog_seconds
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing, read_standings
+from houston_daemon.service.systemd import own_unit
 from houston_daemon.service.workers import Workers
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
@@ -43,8 +44,6 @@ DRAIN_PART = 0.6
 TERM_PART = 0.15
 """Between TERM and KILL for workers that did not; the rest is for the store and the engines."""
 KILL_SECONDS = 0.5
-LEAST_SECONDS = 3.0
-"""Time for leaving where less is configured: store and engines need some."""
 IDLE_SECONDS = 5.0
 """Longest wait of the loop: health of engines and backoffs are looked at this often."""
 
@@ -137,7 +136,8 @@ class Supervisor:
             case signal.SIGHUP:
                 self._hung_up()
             case signal.Signals():
-                self._leave(False, event.name)
+                # systemd says TERM for stop and restart; after a stop its unit ends the engines.
+                self._leave(own_unit() is not None, event.name)
             case Wanted():
                 LOGGER.debug("rollouts may be runnable")  # each round of the loop looks
 
@@ -259,11 +259,6 @@ class Supervisor:
     def seconds_left(self) -> float:
         """What is left of the time for leaving."""
         return self._leaving.end - time.monotonic() if self._leaving else 0.0
-
-
-def leaving_seconds(loaded: Loaded) -> float:
-    """How long a daemon may take to leave, from the signal to its end, engines included."""
-    return max(LEAST_SECONDS, loaded.config.daemon.drain_seconds)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ COMMANDS = _commands(
     ("daemon stop", "houston_daemon.commands.stop", "drain and stop the daemon"),
     ("daemon restart", "houston_daemon.commands.restart", "stop and start; engines go on"),
     ("daemon status", "houston_daemon.commands.status", "how the daemon stands"),
+    (
+        "daemon install-service",
+        "houston_daemon.commands.install_service",
+        "write its systemd unit",
+    ),
     ("daemon logs", "houston_daemon.commands.logs", "show or follow its log"),
     ("task new", "houston_daemon.commands.task_new", "write a task folder to start from"),
     ("task validate", "houston_daemon.commands.task_validate", "check a task file"),

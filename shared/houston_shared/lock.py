@@ -29,6 +29,8 @@ class Owner(msgspec.Struct, frozen=True):
     """Fingerprint of the configuration it runs with."""
     source: str = ""
     """The file that configuration was read from."""
+    service: str = ""
+    """The systemd unit it runs as, `user houston.service`; empty for none."""
 
 
 class HomeLock:

@@ -4,7 +4,8 @@ import argparse
 
 from houston_daemon.engines.install import install_engine
 from houston_daemon.engines.model import fetch_model
-from houston_daemon.service.checks import ALL, Finding
+from houston_daemon.service.checks import ALL
+from houston_daemon.service.finding import Finding
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode

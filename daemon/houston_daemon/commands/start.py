@@ -4,6 +4,7 @@ import argparse
 import signal
 
 from houston_daemon.service.launch import Launched, already, launch
+from houston_daemon.service.systemd import own_unit
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
@@ -41,6 +42,6 @@ def _foreground(loaded: Loaded) -> int:
 
     if running := already(loaded):
         say(running, loaded)
-        return int(ExitCode.DONE)
+        return int(ExitCode.BUSY if own_unit() else ExitCode.DONE)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return serve(loaded, None, foreground=True)

@@ -3,6 +3,7 @@
 import argparse
 
 from houston_daemon.service.halt import Halted, halt
+from houston_daemon.service.systemd import comes_again
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
@@ -11,10 +12,15 @@ from houston_shared.errors import ExitCode
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`--keep-engine`."""
     parser.add_argument("--keep-engine", action="store_true", help="let engines run on")
+    # What the unit calls after the daemon's end (ExecStopPost).
+    parser.add_argument("--service-ended", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Stop it; exit code 0 also when none runs."""
+    if arguments.service_ended and comes_again():
+        out.line("engines run on: the daemon is started again")
+        return int(ExitCode.DONE)
     say(halt(loaded, keep_engine=arguments.keep_engine), loaded)
     return int(ExitCode.DONE)
 

@@ -7,9 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +16,9 @@ from houston_daemon.engines.model import model_path
 from houston_daemon.hosts.cgroup_places import places
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
+from houston_daemon.service import machine_checks
 from houston_daemon.service.engine_places import address_of, refusal
-from houston_daemon.service.filesystem import NETWORK, kind
+from houston_daemon.service.finding import Check, Finding, ok
 from houston_shared import lock
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
@@ -27,39 +26,30 @@ from houston_shared.store import opening
 from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
 
-FREE_MB = 2_000
-"""Less free space than this is a warning: a long rollout with terminals fills it."""
-EARLIEST = 1_735_689_600
-"""2025-01-01: a clock before this was never set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report."""
-
-    name: str
-    state: Literal["ok", "warn", "fail"]
-    found: str
-    next: str = ""
-
-
-Check = Callable[[Loaded], Iterator[Finding]]
-
-
-def ok(name: str, found: str) -> Finding:
-    """All is well."""
-    return Finding(name, "ok", found)
+OLDEST = (3, 11)
+MENDED = (3, 51, 3)
+"""The first SQLite without the WAL reset bug."""
 
 
 def python(_: Loaded) -> Iterator[Finding]:
-    """The interpreter; 3.11 at least."""
-    yield ok("python", f"{platform.python_version()} ({sys.executable})")
+    """The interpreter; 3.11 at least, and Linux."""
+    said = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < OLDEST:
+        yield Finding("python", "fail", said, "Use Python 3.11 or newer.")
+    elif sys.platform != "linux":
+        yield Finding("python", "fail", f"{said} on {sys.platform}", "Run the daemon on Linux.")
+    else:
+        yield ok("python", said)
 
 
 def sqlite(_: Loaded) -> Iterator[Finding]:
-    """SQLite: WAL's reset bug (3.7.0 to 3.51.2) needs two writers, and Houston has one."""
+    """SQLite: WAL's reset bug (3.7.0 to 3.51.2) needs two connections that write or checkpoint.
+
+    Houston has one that does either, and the home's lock keeps a second daemon out.
+    """
     version = sqlite3.sqlite_version
-    note = "" if sqlite3.sqlite_version_info >= (3, 51, 3) else " (before 3.51.3: one writer only)"
+    safe = sqlite3.sqlite_version_info >= MENDED
+    note = "" if safe else "; its WAL reset bug needs two writers, Houston has one"
     options = {row[0] for row in sqlite3.connect(":memory:").execute("PRAGMA compile_options")}
     if "ENABLE_FTS5" not in options:
         yield Finding("sqlite", "fail", f"{version} without FTS5", "Use a Python with FTS5.")
@@ -67,33 +57,6 @@ def sqlite(_: Loaded) -> Iterator[Finding]:
         yield Finding("sqlite", "fail", f"{version} without threads", "Use another Python.")
     else:
         yield ok("sqlite", version + note)
-
-
-def home(loaded: Loaded) -> Iterator[Finding]:
-    """The home: on a disk of this machine, writable, with room."""
-    path = loaded.home.path
-    nearest = next(place for place in (path, *path.parents) if place.exists())
-    found = kind(path)
-    if found in NETWORK:
-        yield Finding("home", "fail", f"{path} on {found}", "Name a --home on a local disk.")
-    elif not _writable(nearest):
-        yield Finding("home", "fail", f"{path} cannot be written", "Name another --home.")
-    else:
-        yield ok("home", f"{path} on {found}")
-    free = shutil.disk_usage(nearest).free // 1_000_000
-    if free < FREE_MB:
-        yield Finding("space", "warn", f"{free:,} MB free", "Make room: rollouts pause when full.")
-    else:
-        yield ok("space", f"{free:,} MB free")
-
-
-def clock(_: Loaded) -> Iterator[Finding]:
-    """The clock: set, and (where known) synchronised."""
-    if time.time() < EARLIEST:
-        yield Finding("clock", "fail", time.strftime("%Y-%m-%d"), "Set the clock of this machine.")
-        return
-    synchronised = Path("/run/systemd/timesync/synchronized").exists()
-    yield ok("clock", time.strftime("%Y-%m-%dT%H:%M:%S%z") + (", synchronised" * synchronised))
 
 
 def programs(_: Loaded) -> Iterator[Finding]:
@@ -195,8 +158,11 @@ def gpu(_: Loaded) -> Iterator[Finding]:
 ALL: tuple[Check, ...] = (
     python,
     sqlite,
-    home,
-    clock,
+    machine_checks.home,
+    machine_checks.temporary,
+    machine_checks.sockets,
+    machine_checks.descriptors,
+    machine_checks.clock,
     programs,
     sandbox,
     limits,
@@ -205,17 +171,6 @@ ALL: tuple[Check, ...] = (
     waiting,
     gpu,
 )
-
-
-def _writable(folder: Path) -> bool:
-    """Whether a file can be made in `folder` (asking is not enough on read-only mounts)."""
-    import tempfile
-
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 def _version(program: str) -> str:

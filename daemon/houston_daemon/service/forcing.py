@@ -14,12 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from houston_shared.config import Loaded
+
 CUT_SHORT = 1
 """Exit code of a daemon that did not come to its own end."""
 FORCED_SECONDS = 0.8
 """After a second signal the process is gone within this time, whatever hangs."""
 LATE_SECONDS = 1.0
 """How much longer than it may leaving takes before it is cut short."""
+LEAST_SECONDS = 3.0
+"""Time for leaving where less is configured: store and engines need some."""
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -84,6 +88,11 @@ class Forcing:
                 first, self._told = not self._told, True
                 self._limit(self._patience + LATE_SECONDS if first else FORCED_SECONDS)
         self._tell(number)
+
+
+def leaving_seconds(loaded: Loaded) -> float:
+    """How long a daemon may take to leave, from the signal to its end, engines included."""
+    return max(LEAST_SECONDS, loaded.config.daemon.drain_seconds)
 
 
 def _end_now() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from houston_daemon.hosts.processes import stat_of
 from houston_daemon.service.engine_child import end_left_over
-from houston_daemon.supervisor import leaving_seconds
+from houston_daemon.service.forcing import leaving_seconds
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient

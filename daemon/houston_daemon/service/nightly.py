@@ -19,6 +19,7 @@ LOOK_SECONDS = 60.0
 FIRST_SECONDS = 600.0
 """After a start rollouts come first."""
 RETRY_SECONDS = 3_600.0
+STOP_SECONDS = 1.0
 
 
 class Nightly:
@@ -43,7 +44,11 @@ class Nightly:
         """End a backup that is being made; half of one never looks like one."""
         if self._child is not None:
             self._child.terminate()
-            self._child.wait()
+            try:
+                self._child.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
             self._child = None
 
     def _begin(self, now: float) -> None:

@@ -1,6 +1,7 @@
 """The daemon's process: arguments, lock, log and readiness around the supervisor's loop."""
 
 import argparse
+import faulthandler
 import os
 import signal
 import threading
@@ -9,10 +10,11 @@ from pathlib import Path
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import ready
 from houston_daemon.service.births import Births
+from houston_daemon.service.descriptors import raise_descriptors
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
-from houston_daemon.service.forcing import Forcing
+from houston_daemon.service.forcing import Forcing, leaving_seconds
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
@@ -21,11 +23,12 @@ from houston_daemon.service.metrics import Figures
 from houston_daemon.service.notify import extend_timeout, notify
 from houston_daemon.service.nursery import Birth
 from houston_daemon.service.run_folder import settle
+from houston_daemon.service.systemd import MARK, own_unit
 from houston_daemon.service.workers import Workers
-from houston_daemon.supervisor import RECORDER_FAILED, Supervisor, leaving_seconds
+from houston_daemon.supervisor import RECORDER_FAILED, Supervisor
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded, fingerprint, load
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
@@ -62,14 +65,22 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
 
     In the foreground a start that fails raises HoustonError; else it is said on `ready_fd`.
     """
+    faulthandler.enable()  # a watchdog's ABRT, or a crash, says where every thread stood
+    raise_descriptors()
     lock = HomeLock(loaded.home)
     try:
         log = _prepare(loaded, foreground)
-        me = Owner(os.getpid(), iso(now_us()), fingerprint(loaded.config), loaded.source)
+        me = Owner(
+            os.getpid(),
+            iso(now_us()),
+            fingerprint(loaded.config),
+            loaded.source,
+            os.environ.get(MARK, ""),
+        )
         point("supervisor.lock.before")
         if other := lock.take(me):
             ready.say(ready_fd, ready.Report(running=other))
-            return 0
+            return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
         point("supervisor.lock.after")
         settle(loaded.home, loaded.config.daemon.group)
         return _run(loaded, log, ready_fd)
