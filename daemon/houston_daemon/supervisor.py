@@ -86,6 +86,8 @@ class Supervisor:
         self._nightly = Nightly(loaded)
         self._forcing = forcing
         self._leaving: _Leaving | None = None
+        self.failure = ""
+        """What ended the recorder; empty while it lives."""
         self._error = ""
         self._standings: dict[str, Standing] = {}
 
@@ -226,6 +228,7 @@ class Supervisor:
 
     def _recorder_failed(self, cause: str) -> None:
         LOGGER.critical("writer failed: %s", cause)
+        self.failure = cause
         until = time.monotonic() + KILL_SECONDS
         self._forcing.leaving()
         self._leaving = _Leaving(True, "kill", until, until, RECORDER_FAILED)

@@ -3,18 +3,10 @@
 import time
 from datetime import UTC, datetime
 
-_shift_us = 0
-
 
 def now_us() -> int:
     """Wall time, microseconds since 1970 in UTC."""
-    return time.time_ns() // 1000 + _shift_us
-
-
-def shift(seconds: float) -> None:
-    """From now on this process's wall clock reads `seconds` later; only `faults` does that."""
-    global _shift_us
-    _shift_us += int(seconds * 1_000_000)
+    return time.time_ns() // 1000
 
 
 def iso(at_us: int) -> str:

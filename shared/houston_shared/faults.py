@@ -25,8 +25,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_shared import clock
-
 VARIABLE = "HOUSTON_FAULTS"
 FIRED = "fired"
 ACTIONS = frozenset({"kill", "stop", "exit", "raise", "enospc", "delay", "clock"})
@@ -122,7 +120,14 @@ def act(fault: Fault, name: str) -> None:
         case "delay":
             time.sleep(fault.value)
         case "clock":
-            clock.shift(fault.value)
+            _shift_clock(fault.value)
+
+
+def _shift_clock(seconds: float) -> None:
+    """Set this process's wall clock; its monotonic clock runs on."""
+    now, now_ns = time.time, time.time_ns
+    time.time = lambda: now() + seconds
+    time.time_ns = lambda: now_ns() + int(seconds * 1_000_000_000)
 
 
 def _off(name: str) -> None:

@@ -64,8 +64,11 @@ class HomeLock:
         self._fd = fd
         return None
 
-    def release(self) -> None:
-        """Let the home go, and leave nobody's name in it. Idempotent."""
+    def release(self, failed: bool = False) -> None:
+        """Let the home go, and leave nobody's name in it unless `failed`. Idempotent."""
+        if self._fd >= 0 and failed:
+            os.close(self._fd)
+            self._fd = -1
         if self._fd >= 0:
             nobody = msgspec.json.encode(Owner(pid=0, since="")) + b"\n"
             with contextlib.suppress(OSError):  # a disk that fails: the lock decides

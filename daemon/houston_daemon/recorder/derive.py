@@ -50,6 +50,7 @@ RULES: dict[str, Rule] = {
     "withdraw": derive_people.withdraw,
     "bookmark": derive_people.bookmark,
     "stop": derive_rollout.clock,  # only the journal keeps it
+    "jumped": derive_rollout.clock,
     "refused": derive_rollout.clock,
     "erased": derive_rollout.clock,  # rows that change are derived again from the remainders
     "repaired": derive_rollout.clock,

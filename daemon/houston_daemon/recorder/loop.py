@@ -9,11 +9,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import zmq
 
-from houston_daemon.recorder import notices
+from houston_daemon.recorder import notices, wall_clock
 from houston_daemon.recorder.answers import Answers
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.control_state import Controls
@@ -27,6 +28,7 @@ from houston_daemon.recorder.search_process import SearchProcess
 from houston_daemon.recorder.sockets import Frames, Live, Router, bind
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.wall_clock import WallClock
 from houston_daemon.recorder.work import FromSupervisor, FromWorker, Work
 from houston_shared.faults import point
 
@@ -69,6 +71,7 @@ class Loop:
         self._batch = Batch(store)
         self._answers = Answers()
         self._maintenance = Maintenance(store)
+        self._clock = WallClock()
         self._search = SearchProcess(store.home)
         self.board = StatusBoard(epoch, self._gauges())
         self._intake = Intake(self.board.status, identities.book)
@@ -160,6 +163,8 @@ class Loop:
         works += _take(self._control, PEOPLE, self._intake.from_person)
         works += self._intake.refused(last=self.stopping)
         works += self._holding.ready()
+        if jumped := self._clock.look():
+            works.append(FromSupervisor(partial(wall_clock.note, seconds=jumped)))
         if not self._holding.crowded:
             for work in _take(self._ingest, BATCH, self._intake.from_worker):
                 if work.slot is not None:

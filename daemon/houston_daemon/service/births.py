@@ -146,6 +146,7 @@ class Births:
 
     def _lost(self) -> None:
         """The nursery has ended: so have its workers, by the kernel's hand."""
+        point("supervisor.nursery.lost")
         self.close()
         now = time.monotonic()
         self.restarts += 1

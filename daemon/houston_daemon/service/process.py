@@ -68,6 +68,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
     faulthandler.enable()  # a watchdog's ABRT, or a crash, says where every thread stood
     raise_descriptors()
     lock = HomeLock(loaded.home)
+    code = 0
     try:
         log = _prepare(loaded, foreground)
         me = Owner(
@@ -83,7 +84,8 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
             return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
         point("supervisor.lock.after")
         settle(loaded.home, loaded.config.daemon.group)
-        return _run(loaded, log, ready_fd)
+        code = _run(loaded, log, ready_fd)
+        return code
     except HoustonError as problem:
         LOGGER.error("not started: %s", problem)
         if foreground:
@@ -91,7 +93,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
         ready.say(ready_fd, ready.failure(problem))
         return int(problem.code)
     finally:
-        lock.release()
+        lock.release(failed=code == RECORDER_FAILED)
 
 
 def make_folders(home: Home) -> None:
@@ -149,7 +151,8 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     births.close()  # and with it every worker that is left
     keep = supervisor.keeps_engine or code == RECORDER_FAILED
     _finish(recorder, engines, keep, supervisor.seconds_left)
-    LOGGER.info("ended with exit code %s", code)
+    why = supervisor.failure and f" (writer failed: {supervisor.failure})"
+    LOGGER.info("ended with exit code %s%s", code, why)
     return code
 
 

@@ -115,6 +115,13 @@ class Clock(Record, frozen=True):
     active_us: int
 
 
+class ClockJumped(Record, frozen=True):
+    """The wall clock of the daemon's machine was set; times before and after do not compare."""
+
+    seconds: float
+    """By how much it went forward."""
+
+
 class CancelAsked(Record, frozen=True):
     """Somebody wants a rollout ended that a worker still runs."""
 
@@ -220,6 +227,7 @@ TYPES: dict[str, type[Record]] = {
     "state": StoredState,
     "cancel": CancelAsked,
     "clock": Clock,
+    "jumped": ClockJumped,
     "head": Head,
     "sample": StoredSample,
     "intent": Intent,

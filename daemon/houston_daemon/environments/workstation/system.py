@@ -32,10 +32,12 @@ async def sleep(seconds: float, stop: Stop) -> Slept:
 async def sleep_on(intent: Intent, seconds: float, stop: Stop) -> Slept:
     """Go on with a sleep that a stop of the daemon broke off; its time ran on meanwhile.
 
-    seconds: what was asked for. The deadline is the one that was recorded before it began.
+    seconds: what was asked for, and the most that is waited: a clock that was set back meanwhile
+    must not make it longer. The deadline is the one that was recorded before it began.
     """
-    ended_by = await _until_stopped(intent.deadline - time.time(), stop)
-    left = max(0.0, intent.deadline - time.time()) if ended_by != "time" else 0.0
+    begun, waits = time.monotonic(), min(seconds, intent.deadline - time.time())
+    ended_by = await _until_stopped(waits, stop)
+    left = max(0.0, waits - (time.monotonic() - begun)) if ended_by != "time" else 0.0
     slept = round(max(0.0, seconds - left), 3)
     return Slept(asked=seconds, slept=slept, ended_by=ended_by, away=True)
 
