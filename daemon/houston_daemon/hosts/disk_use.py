@@ -8,11 +8,27 @@ import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-_LEAST = 4096
+LEAST = 4096
 """A file counts as a block at least: names without content fill a disk's table of files too."""
 _SLICE = 4_000
 _PAUSE = 0.01
+
+
+class Room(NamedTuple):
+    """What a disk has left."""
+
+    bytes: int
+    """For this user."""
+    names: int
+    """Files that can still be made; 0 where the file system sets no such limit."""
+
+
+def room(folder: Path) -> Room:
+    """What the disk of `folder` has left."""
+    found = os.statvfs(folder)
+    return Room(found.f_bavail * found.f_frsize, found.f_favail)
 
 
 def held(folders: Iterable[Path]) -> int:
@@ -31,7 +47,7 @@ def held(folders: Iterable[Path]) -> int:
                 if (entry.st_dev, entry.st_ino) in linked:
                     continue
                 linked.add((entry.st_dev, entry.st_ino))
-            total += max(_LEAST, entry.st_blocks * 512)
+            total += max(LEAST, entry.st_blocks * 512)
     return total
 
 

@@ -5,6 +5,7 @@ before it becomes bubblewrap, so nothing of a sandbox is ever outside them. If a
 is started. The filter is opened as a descriptor because that is how `bwrap --seccomp` takes it.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ _WORDS = (
     'while [ "$n" -gt 0 ]; do echo $$ >"$1"; shift; n=$((n - 1)); done; exec "$@"'
 )
 
+_INSIDE = 'ulimit -u "$1"; shift; exec "$@"'
+
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
@@ -29,6 +32,19 @@ class Enclosure:
     """Most bytes of one file; 0 for no limit."""
     filter: Path | None = None
     """The seccomp program, None for none."""
+
+    tasks: int = 0
+    """Most processes and threads of one sandbox of an ordinary user; 0 where groups limit them."""
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The argument list that runs `command` in a sandbox, whose own number it limits.
+
+        Set outside, the kernel would count all that the user runs (ucounts, Linux 5.14); set in
+        the sandbox' user namespace, what runs in there. Of root it counts nothing.
+        """
+        if not self.tasks or not os.getuid():
+            return list(command)
+        return ["/bin/bash", "-c", _INSIDE, "limit", str(self.tasks), *command]
 
     def around(self, command: Sequence[str]) -> list[str]:
         """The argument list that starts `command` enclosed."""

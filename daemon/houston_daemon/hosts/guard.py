@@ -8,7 +8,6 @@ a session stays a session. A shell that starts them again and again is ended at 
 
 import asyncio
 import logging
-import shutil
 import signal
 import threading
 import time
@@ -24,10 +23,10 @@ from houston_daemon.hosts.usage import Used
 log = logging.getLogger(__name__)
 
 _EVERY = 1.0
-_REST = 30.0
+_REST = 10.0
 """Seconds between measurements of a workspace while the disk shows no growth."""
 _COST = 20
-"""A measurement may take one part in this many of the time."""
+"""A measurement may take one part in this many of a processor's time."""
 _SLACK = 16 << 20
 """Bytes above a size that was told already before it is told again."""
 _SPARE = 1 << 30
@@ -70,7 +69,8 @@ class Guard:
         self._refused = groups.refusals().processes
         self._written: dict[str, int] = {}
         self._held = self._tolerated = 0
-        self._measured_at = self._free_then = self._took = 0.0
+        self._measured_at = self._took = 0.0
+        self._room_then = disk_use.Room(0, 0)
 
     async def watch(self) -> None:
         """Tick once a second until cancelled; what fails is logged, and the next second tries."""
@@ -142,37 +142,42 @@ class Guard:
     def _mind_disk(self, found: dict[str, Used]) -> None:
         most = self._limits.workspace
         grown = {space: used.written - self._written.get(space, 0) for space, used in found.items()}
-        if not most or not self._must_measure(most):
+        if not most or not self._must_measure(most, sum(grown.values())):
             return
-        begun = time.monotonic()
+        begun = time.thread_time()
         pids = [pid for used in found.values() for pid in used.pids]
         self._held = disk_use.held(self._folders)
         self._held += usage.unlinked(pids, self._folders[0].stat().st_dev)
         self._measured_at = time.monotonic()
-        self._took = self._measured_at - begun
-        free = self._free_then = shutil.disk_usage(self._folders[0]).free
+        self._took = time.thread_time() - begun
+        room = self._room_then = disk_use.room(self._folders[0])
         self._tolerated = max(most, min(self._tolerated, self._held))
         self._written = {space: used.written for space, used in found.items()}
-        nearly_full = free < _SPARE and max(grown.values(), default=0) > _SLACK
+        nearly_full = room.bytes < _SPARE and max(grown.values(), default=0) > _SLACK
         within = self._held <= self._tolerated + (_SLACK if self._tolerated > most else 0)
         if within and not nearly_full:
             self._over.pop("workspace", None)
             return
         said = f"It holds {size(self._held)} of {size(most)}; what was writing was ended."
         if nearly_full:
-            said = f"The machine has only {size(free)} left; what was writing was ended."
+            said = f"The machine has only {size(room.bytes)} left; what was writing was ended."
         self._tolerated = max(self._held, most)
         self._end_most(found, lambda space, _: grown.get(space, 0), "workspace", said)
 
-    def _must_measure(self, most: int) -> bool:
-        """Whether the disk has lost so much, or so much time has passed, that it must be known."""
+    def _must_measure(self, most: int, written: int) -> bool:
+        """Whether so much may have been added, or so much time has passed, that it must be known.
+
+        written: bytes that the rollout's processes have sent to disks since the last time.
+        """
         rested = time.monotonic() - self._measured_at
         if not self._measured_at or rested >= max(_REST, self._took * _COST):
             return True
         if rested < self._took * _COST:
             return False
-        lost = self._free_then - shutil.disk_usage(self._folders[0]).free
-        return lost > min(256 << 20, max(_SLACK, (most - self._held) / 4))
+        room = disk_use.room(self._folders[0])
+        names = (self._room_then.names - room.names) * disk_use.LEAST
+        added = max(self._room_then.bytes - room.bytes, names, written)
+        return added > min(256 << 20, max(_SLACK, (most - self._held) / 4))
 
     def _end_most(
         self, found: dict[str, Used], weight: Callable[[str, Used], int], kind: Kind, said: str

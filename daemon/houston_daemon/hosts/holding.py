@@ -34,7 +34,8 @@ def open_guard(
 
 def enclosure(groups: cgroups.Groups, limits: Limits, root: Path) -> Enclosure:
     """What every process of the rollout is started through."""
-    return Enclosure(tuple(groups.doors), limits.file, _filter_file(root))
+    tasks = 0 if groups.doors else limits.processes
+    return Enclosure(tuple(groups.doors), limits.file, _filter_file(root), tasks)
 
 
 def shells(terminals: Path) -> list[Shell]:

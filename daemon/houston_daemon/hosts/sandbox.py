@@ -120,7 +120,8 @@ class Sandbox:
         for key, value in values.items():
             arguments += ["--setenv", key, value]
         where = cwd or (SCRATCH if scratch else INSIDE)
-        return enclosure.around([*arguments, "--chdir", where, "--", *command])
+        arguments += ["--chdir", where, "--", *enclosure.inside(command)]
+        return enclosure.around(arguments)
 
     def bare(self) -> list[str]:
         """Arguments for a process that only holds a network: programs, and nothing of the rollout.

@@ -1,0 +1,177 @@
+"""A program that uses up what there is is stopped, the agent hears of it, and nothing is left."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.environments.workstation.observations import Output
+from houston_daemon.environments.workstation.result import result
+from houston_daemon.hosts import cgroup_places, cgroups, processes
+from houston_daemon.hosts.limits import Limits
+from houston_daemon.hosts.local import LocalHost
+from houston_shared.records import Call
+from tests.security.limit_cases import CASES, LIMITS, Case
+
+HERE = cgroup_places.places().mechanism
+
+
+@pytest.fixture(params=["groups", "watchdog"])
+async def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[LocalHost]:
+    if request.param == "watchdog":
+        nowhere = cgroup_places.Places("watchdog", {})
+        monkeypatch.setattr(cgroup_places, "places", lambda: nowhere)
+    elif HERE == "watchdog":
+        pytest.skip("no control groups may be made here")
+    made = LocalHost(
+        tmp_path / "root", "r1", sandbox="bubblewrap", network=False, hidden=(), limits=LIMITS
+    )
+    await made.prepare(None)
+    yield made
+    await made.destroy_terminals()
+    await made.close()
+
+
+async def _until_met(host: LocalHost, kind: str) -> list[str]:
+    said: list[str] = []
+    for _ in range(150):
+        said += [hit.words for hit in await host.limits_met()]
+        if any(words.startswith(f"resource limit: {kind}") for words in said):
+            return said
+        await asyncio.sleep(0.1)
+    return said
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_it_is_stopped_and_the_session_goes_on(name: str, host: LocalHost) -> None:
+    case = CASES[name]
+    note = cgroups.find(host.folder.parents[1] / "limits" / "r1.json")
+    assert note is not None
+    if case.groups_only and not note.doors:
+        pytest.skip("without groups it would be the machine's bomb")
+    terminal = await host.terminal("main", create=True)
+    start = await terminal.run(case.command)
+    said = await _shown(case, host, terminal, start)
+    assert "resource limit" in said or case.says in said
+    terminal = await host.terminal("main", create=True)
+    for _ in range(100):
+        if not (await terminal.status()).busy:
+            break
+        await terminal.signal("KILL")
+        await asyncio.sleep(0.1)
+    start = await terminal.run("rm -rf -- * ; kill -9 $(jobs -p) 2>/dev/null; echo still here")
+    status = await terminal.wait(20, asyncio.Event())
+    assert (status.alive, status.exit_code) == (True, 0)
+    assert "still here" in await terminal.lines(start)
+    marked = (host.folder.parents[1] / "prepared" / "r1").read_text()
+    await host.destroy_terminals()
+    assert not note.pids() and not any(door.exists() for door in note.doors)
+    assert not processes.kill_marked(marked)
+
+
+async def _shown(case: Case, host: LocalHost, terminal: object, start: int) -> str:
+    """What an agent that waits for the command, and looks again, is told."""
+    if case.kind in ("", "file size"):
+        status = await terminal.wait(20, asyncio.Event())  # type: ignore[attr-defined]
+        lines = await terminal.lines(start)  # type: ignore[attr-defined]
+        output = Output(
+            session_id="main",
+            running=status.busy,
+            exit_code=status.exit_code,
+            output="\n".join(lines),
+        )
+        call = Call(id="1", name="run_command", arguments={})
+        return result(call, output, 5_000, 0.1).text
+    said = await _until_met(host, case.kind)
+    assert any(case.kind in words for words in said), said
+    return "\n".join(said)
+
+
+async def test_an_evaluator_counts_too(host: LocalHost) -> None:
+    """It runs what the agent wrote."""
+    eat = "x = []\nfor i in range(128): x.append(b'1' * (64 << 20)); time.sleep(0.05)"
+    done = await host.spawn(["python3", "-c", f"import time\n{eat}"], seconds=60, writable=False)
+    assert done.exit_code not in (0, None)
+    assert await _until_met(host, "memory")
+
+
+async def test_the_other_rollouts_are_not_touched(host: LocalHost, tmp_path: Path) -> None:
+    other = LocalHost(
+        tmp_path / "root", "r2", sandbox="bubblewrap", network=False, hidden=(), limits=Limits()
+    )
+    await other.prepare(None)
+    quiet = await other.terminal("main", create=True)
+    await quiet.run("sleep 60")
+    loud = await host.terminal("main", create=True)
+    await loud.run("for i in {1..400}; do sleep 1000 & done; sleep 3")
+    await _until_met(host, "processes")
+    assert (await quiet.status()).busy
+    assert not await other.limits_met()
+    await other.destroy_terminals()
+    await other.close()
+
+
+async def test_groups_are_found_again_and_told_once(tmp_path: Path) -> None:
+    """A worker was killed: the next one finds the same groups, and tells no refusal twice."""
+    if HERE == "watchdog":
+        pytest.skip("no control groups may be made here")
+    settings = {"sandbox": "bubblewrap", "network": False, "hidden": (), "limits": LIMITS}
+    first = LocalHost(tmp_path / "root", "r1", **settings)
+    await first.prepare(None)
+    terminal = await first.terminal("main", create=True)
+    await terminal.run("for i in {1..400}; do sleep 1000 & done")
+    assert await _until_met(first, "processes")
+    await terminal.wait(10, asyncio.Event())
+    await first.limits_met()
+    await first.close()
+    second = LocalHost(tmp_path / "root", "r1", **settings)
+    await second.prepare(None)
+    assert not await second.limits_met()
+    note = cgroups.find(tmp_path / "root" / "limits" / "r1.json")
+    assert note is not None and (await second.terminal("main")).name == "main"
+    assert note.pids()
+    await second.destroy_terminals()
+    await second.close()
+    assert not any(door.exists() for door in note.doors)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_an_ordinary_user_is_held_without_groups() -> None:
+    place = Path(tempfile.mkdtemp(prefix="houston-limits-", dir="/tmp"))
+    os.chown(place, 65534, 65534)
+    script = (
+        "import asyncio, os, sys; from pathlib import Path\n"
+        "from houston_daemon.hosts.local import LocalHost\n"
+        "from tests.security.limit_cases import CASES, LIMITS\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "os.environ.update(PATH='/usr/bin:/bin', HOME='/nonexistent')\n"
+        "async def main():\n"
+        "    h = LocalHost(Path(sys.argv[1]), 'r', sandbox='bubblewrap', network=False,\n"
+        "                  hidden=(), limits=LIMITS)\n"
+        "    await h.prepare(None)\n"
+        "    t = await h.terminal('main', create=True)\n"
+        "    at = await t.run(CASES['a fork bomb'].command)\n"
+        "    await t.wait(20, asyncio.Event())\n"
+        "    text = ' '.join(await t.lines(at))\n"
+        "    at = await t.run('kill -9 -1; echo on')\n"
+        "    await t.wait(20, asyncio.Event())\n"
+        "    print('temporarily unavailable' in text, await t.lines(at))\n"
+        "    await h.destroy_terminals()\n"
+        "    await h.close()\n"
+        "asyncio.run(main())\n"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(place)], capture_output=True, text=True, timeout=90
+        )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    assert done.stdout.startswith("True"), done.stdout + done.stderr
