@@ -12,17 +12,15 @@ from houston_daemon.recorder.upkeep import upgrade
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import schema
-
-WAL_LIMIT = 48 * 1024 * 1024
-"""Bytes to which SQLite truncates the WAL file after a checkpoint that emptied it. More than it
-grows to between two checkpoints: writing over blocks that are there costs half as much."""
+from houston_shared.store.expiry import WAL_KEPT
 
 _PRAGMAS = (
     "page_size = 8192",  # bodies are 1 to 8 KB: a quarter less disk than pages of 4 KB
     "journal_mode = WAL",
     "synchronous = FULL",
     "wal_autocheckpoint = 0",
-    f"journal_size_limit = {WAL_LIMIT}",
+    # More than it grows to between checkpoints: to write over blocks that are there costs half.
+    f"journal_size_limit = {WAL_KEPT}",
     "cache_size = -32768",
     "temp_store = MEMORY",
     "trusted_schema = OFF",

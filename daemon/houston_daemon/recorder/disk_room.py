@@ -1,4 +1,4 @@
-"""Whether there is room for rollouts on the home's disk; when not, they wait and everything says so.
+"""Whether there is room for rollouts on the home's disk; when not, they wait and it is said.
 
 Rollouts are held back while some megabytes are left, so that people can still speak, pause and
 cancel, and logs and checkpoints have room. They go on when there is twice as much: no flicker at

@@ -168,7 +168,7 @@ class Loop:
         if not self._holding.crowded:
             for work in _take(self._ingest, BATCH, self._intake.from_worker):
                 if work.slot is not None:
-                    work.unwritten = self._room.refusal()
+                    work.unwritten = self._room.refusal() or self._maintenance.checkpoints.refusal()
                 now = self._holding.put(work)
                 if now is not None:
                     works.append(now)
@@ -211,7 +211,7 @@ class Loop:
             p99_ms=self._batch.p99_ms,
             acked=lambda: self._answers.count,
             ack_p99_ms=self._answers.p99_ms,
-            wal_bytes=self._maintenance.wal_bytes,
+            wal_bytes=self._maintenance.checkpoints.wal_bytes,
             consoles=lambda: self._live.listeners,
             search_seq=lambda: self._search.seq,
             problem=lambda: (

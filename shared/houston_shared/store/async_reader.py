@@ -13,8 +13,9 @@ import aiosqlite
 
 from houston_shared.home import Home
 from houston_shared.store import blobs, opening
+from houston_shared.store.expiry import OPERATIONS, Expiry
 from houston_shared.store.plan import Ask, Fetch, Plan
-from houston_shared.store.reader import failure, stale
+from houston_shared.store.reader import check, failure, stale
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ class AsyncReader:
         self._journal: aiosqlite.Connection | None = None
         self._turn = asyncio.Lock()
         self._openings = 0
+        self._expiry = Expiry(home)
 
     async def open(self) -> "AsyncReader":
         """Open now; raises HoustonError when there is no database or it cannot be read."""
@@ -45,6 +47,7 @@ class AsyncReader:
             connection = await self._connection()
             try:
                 await connection.execute_fetchall("BEGIN")
+                self._expiry.begin()
                 try:
                     return await self._answer(plan, connection)
                 except asyncio.CancelledError:
@@ -53,7 +56,7 @@ class AsyncReader:
                 finally:
                     await asyncio.shield(connection.execute_fetchall("ROLLBACK"))
             except sqlite3.DatabaseError as problem:
-                raise failure(self.home, problem) from problem
+                raise failure(self.home, problem, self._expiry) from problem
 
     async def data_version(self) -> tuple[int, int]:
         """Changes whenever somebody else committed: the poll for when `live` is not there."""
@@ -98,6 +101,7 @@ class AsyncReader:
             return result
 
     async def _one(self, asked: Ask | Fetch, journal: aiosqlite.Connection) -> Any:
+        check(self.home, self._expiry)
         if isinstance(asked, Fetch):
             return await asyncio.to_thread(blobs.read, self.home, asked.sha256)
         if asked.where == "search":
@@ -117,6 +121,7 @@ class AsyncReader:
         if self._journal is None:
             # Opened before aiosqlite has it: a failed connect would leave its thread behind.
             opened = await asyncio.to_thread(opening.open_journal, self.home)
+            opened.connection.set_progress_handler(self._expiry.look, OPERATIONS)
             self._journal = await aiosqlite.Connection(lambda: opened.connection, 64)
             self._opened = opened
             self._openings += 1

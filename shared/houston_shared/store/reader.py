@@ -11,13 +11,14 @@ from typing import TypeVar
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import blobs, opening
+from houston_shared.store.expiry import OPERATIONS, Expiry
 from houston_shared.store.plan import Ask, Fetch, Plan, Row
 
 T = TypeVar("T")
 
 
 class ReadFailed(HoustonError):
-    """A read that may succeed when it is tried again: the file is locked, or being recovered."""
+    """A read that may succeed when it is tried again: locked, being recovered, or expired."""
 
 
 class Reader:
@@ -29,6 +30,7 @@ class Reader:
         self._journal: opening.Opened | None = None
         self._search: opening.Opened | None = None
         self._openings = 0
+        self._expiry = Expiry(home)
 
     def open(self) -> "Reader":
         """Open now; raises HoustonError when there is no database or it cannot be read."""
@@ -40,12 +42,13 @@ class Reader:
         connection = self._connection()
         try:
             connection.execute("BEGIN")
+            self._expiry.begin()
             try:
                 return self._answer(plan, connection)
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.DatabaseError as problem:
-            raise failure(self.home, problem) from problem
+            raise failure(self.home, problem, self._expiry) from problem
 
     def data_version(self) -> tuple[int, int]:
         """Changes whenever somebody else committed: the poll for when `live` is not there."""
@@ -95,6 +98,7 @@ class Reader:
             return result
 
     def _one(self, asked: Ask | Fetch, journal: sqlite3.Connection) -> list[Row] | bytes:
+        check(self.home, self._expiry)
         if isinstance(asked, Fetch):
             return blobs.read(self.home, asked.sha256)
         connection = self._index() if asked.where == "search" else journal
@@ -106,6 +110,7 @@ class Reader:
             self._journal = None
         if self._journal is None:
             self._journal = opening.open_journal(self.home)
+            self._journal.connection.set_progress_handler(self._expiry.look, OPERATIONS)
             self._openings += 1
         return self._journal.connection
 
@@ -123,8 +128,26 @@ def stale(home: Home, opened: opening.Opened) -> bool:
     return opened.immutable and opening.has_wal(home.database)
 
 
-def failure(home: Home, problem: sqlite3.DatabaseError) -> HoustonError:
+def check(home: Home, expiry: Expiry) -> None:
+    """End a transaction that must end; raises ReadFailed."""
+    if expiry.look():
+        raise _expired(home)
+
+
+def failure(
+    home: Home, problem: sqlite3.DatabaseError, expiry: Expiry | None = None
+) -> HoustonError:
     """What SQLite says during a read, as an error for people."""
+    if expiry is not None and expiry.cut:
+        return _expired(home)
     if isinstance(problem, sqlite3.OperationalError):
         return ReadFailed(f"Reading {home.database} failed ({problem}).", "", "try again")
     return HoustonError(f"{home.database} is damaged ({problem}).", "", "houston verify")
+
+
+def _expired(home: Home) -> ReadFailed:
+    return ReadFailed(
+        f"Read expired: it took too long while rollouts write to {home.database}.",
+        "Nothing was changed.",
+        "try again, or ask for less",
+    )
