@@ -10,7 +10,9 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 from houston_daemon.recorder.refusal import Refusal, is_data, is_full
 from houston_daemon.recorder.store import Store
@@ -19,6 +21,11 @@ from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
 LOGGER = logging.getLogger("houston.recorder")
+Meanwhile = Callable[["Future[Any]"], None]
+"""Does something else until the future is done; must not touch the database."""
+
+OVERLAP = 8
+"""Messages from which on a commit runs in a thread of its own."""
 _REMEMBER = 1_000
 """Commits whose durations the p99 is taken from."""
 
@@ -34,8 +41,11 @@ class _Spoiled(Exception):
 class Batch:
     """Runs batches on one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, meanwhile: Meanwhile) -> None:
+        """meanwhile: what the recorder's thread does while a large commit runs."""
         self._store = store
+        self._meanwhile = meanwhile
+        self._committer = ThreadPoolExecutor(1, "houston-commit")
         self._durations: deque[float] = deque(maxlen=_REMEMBER)
         self.commits = 0
         """Transactions that stored something."""
@@ -89,7 +99,7 @@ class Batch:
             wrote = store.journal.seq != before.journal.seq
             began = time.perf_counter()
             point("recorder.commit.before")
-            connection.execute("COMMIT")
+            self._commit(len(works))
             point("recorder.commit.after")
             if wrote:
                 self.commits += 1
@@ -104,6 +114,27 @@ class Batch:
         for change in store.later:
             change()
         store.later.clear()
+
+    def close(self) -> None:
+        """No transaction follows."""
+        self._committer.shutdown(wait=True)
+
+    def _commit(self, size: int) -> None:
+        """Commit; a large one in a thread of its own, so that its sync overlaps with receiving.
+
+        Nobody touches the connection meanwhile. A small commit is not worth two changes of thread:
+        one rollout's step would take longer.
+        """
+        execute = self._store.connection.execute
+        if size < OVERLAP:
+            execute("COMMIT")
+            return
+        done = self._committer.submit(execute, "COMMIT")
+        try:
+            self._meanwhile(done)
+        finally:
+            wait([done])
+        done.result()
 
     def _one(self, work: Work) -> None:
         """Do one message. Refusals come before its first write, as a rule: nothing to undo then."""

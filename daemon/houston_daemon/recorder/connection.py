@@ -36,7 +36,11 @@ def open_writer(home: Home) -> sqlite3.Connection:
     if 0 < found < schema.VERSION:
         upgrade.keep(home, found)
     connection = sqlite3.connect(
-        home.database, isolation_level=None, timeout=5, cached_statements=512
+        home.database,
+        isolation_level=None,
+        timeout=5,
+        cached_statements=512,
+        check_same_thread=False,  # a large commit runs in a thread of its own (`batch`)
     )
     try:
         schema.check(connection, str(home.path))

@@ -87,7 +87,7 @@ def apply(connection: sqlite3.Connection, event: Event, body: Record) -> None:
     Raises KeyError for a kind without a rule and sqlite3.Error for what the tables refuse.
     """
     RULES[event.kind](connection, event, body)
-    if event.rollout:
+    if event.rollout and event.kind != "observation":  # its rule does this with the rest
         connection.execute(
             "UPDATE rollouts SET updated_at = ?, last_seq = ?, active_us = max(active_us, ?)"
             " WHERE id = ?",

@@ -165,15 +165,12 @@ def observation(connection: sqlite3.Connection, event: "Event", body: StoredObse
     )
     connection.execute(
         "UPDATE rollouts SET steps = ?2, errors = errors +"
-        " (SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2 AND attempt = ?3)"
-        " WHERE id = ?1",
-        key,
+        " (SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2 AND attempt = ?3),"
+        " updated_at = ?4, last_seq = ?5, active_us = max(active_us, ?6) WHERE id = ?1",
+        (*key, event.at, event.seq, body.active_us),
     )
-    connection.executemany(
-        "INSERT INTO file_changes (rollout, step, attempt, path, kind, added, removed, seq)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*key, one.path, one.kind, one.added, one.removed, event.seq) for one in body.files],
-    )
+    if body.files:
+        _files(connection, event, body)
     for span in body.spans:
         connection.execute(
             "INSERT INTO terminal_spans (rollout, step, attempt, host, terminal, start, end, seq)"
@@ -185,6 +182,15 @@ def observation(connection: sqlite3.Connection, event: "Event", body: StoredObse
             " ON CONFLICT DO UPDATE SET end = excluded.end, last_seq = excluded.last_seq",
             (event.rollout, span.host, span.terminal, span.end, event.seq),
         )
+
+
+def _files(connection: sqlite3.Connection, event: "Event", body: StoredObservation) -> None:
+    key = (event.rollout, event.step, event.attempt)
+    connection.executemany(
+        "INSERT INTO file_changes (rollout, step, attempt, path, kind, added, removed, seq)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*key, one.path, one.kind, one.added, one.removed, event.seq) for one in body.files],
+    )
 
 
 def delivery(connection: sqlite3.Connection, event: "Event", body: Delivery) -> None:

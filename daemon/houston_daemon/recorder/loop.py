@@ -5,12 +5,15 @@ supervisor, people, workers, so that a flood of steps never delays a word of gui
 """
 
 import contextlib
+import gc
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import zmq
 
@@ -68,8 +71,11 @@ class Loop:
         self._room = DiskRoom(store.home)
         self._holding = Holding(store.home, self.wake)
         self._controls = Controls(store)
-        self._batch = Batch(store)
+        self._batch = Batch(store, self._receive_until)
         self._answers = Answers()
+        self._receiving = self._poller(self._ingest)
+        self._early: list[Work] = []
+        """Messages of workers that came while a commit ran."""
         self._maintenance = Maintenance(store)
         self._clock = WallClock()
         self._search = SearchProcess(store.home)
@@ -95,6 +101,11 @@ class Loop:
 
     def run(self) -> None:
         """Turn until stopped. Raises what must end the recorder."""
+        # Acks wait for nothing: what the daemon is made of is never looked through for garbage
+        # (10 ms), and a commit that is done waits 1 ms at most for the interpreter, not 5.
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
+        sys.setswitchinterval(0.001)
         calm = self._poller(self._control, self._live)
         usual = self._poller(self._control, self._live, self._ingest)
         more = False
@@ -118,6 +129,7 @@ class Loop:
         """Let everything go; with `clean`, the last checkpoint and head are written first."""
         self._search.stop()
         self._holding.close()
+        self._batch.close()
         if clean:
             point("recorder.close.before")
             self._maintenance.close()
@@ -134,8 +146,7 @@ class Loop:
 
     def _turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
-        with contextlib.suppress(BlockingIOError):  # a message or the clock woke us, nobody else
-            os.read(self._woken, 65_536)
+        self._hear_wakes()
         began = time.perf_counter()
         works = self._collect()
         self.works = works
@@ -156,23 +167,48 @@ class Loop:
         self._search.tend()
         return bool(works)
 
+    def _hear_wakes(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # a message or the clock woke us, nobody else
+            os.read(self._woken, 65_536)
+
     def _collect(self) -> list[Work]:
         works: list[Work] = []
         while self._calls:
             works.append(self._calls.popleft())
         works += _take(self._control, PEOPLE, self._intake.from_person)
         works += self._intake.refused(last=self.stopping)
+        works += self._early  # older than what was held and is ready now
+        self._early = []
         works += self._holding.ready()
         if jumped := self._clock.look():
             works.append(FromSupervisor(partial(wall_clock.note, seconds=jumped)))
-        if not self._holding.crowded:
-            for work in _take(self._ingest, BATCH, self._intake.from_worker):
-                if work.slot is not None:
-                    work.unwritten = self._room.refusal() or self._maintenance.checkpoints.refusal()
-                now = self._holding.put(work)
-                if now is not None:
-                    works.append(now)
+        works += self._from_workers(BATCH - len(works))
         return works
+
+    def _from_workers(self, most: int) -> list[Work]:
+        """What workers said and can be done now."""
+        if self._holding.crowded:
+            return []
+        ready: list[Work] = []
+        for work in _take(self._ingest, most, self._intake.from_worker):
+            if work.slot is not None:
+                work.unwritten = self._room.refusal() or self._maintenance.checkpoints.refusal()
+            now = self._holding.put(work)
+            if now is not None:
+                ready.append(now)
+        return ready
+
+    def _receive_until(self, done: "Future[Any]") -> None:
+        """Take in what workers say while a commit runs: receiving and decoding cost as much."""
+        done.add_done_callback(lambda _: self.wake())
+        while not done.done():
+            room = BATCH - len(self._early)
+            if room <= 0 or self._holding.crowded:
+                wait([done])
+                return
+            self._early += self._from_workers(room)
+            self._receiving.poll(TICK_MS)
+            self._hear_wakes()  # whoever woke us is heard in the next turn, which follows at once
 
     def _after(self, works: list[Work]) -> None:
         """Everything here happens because the batch is on disk."""
@@ -206,7 +242,9 @@ class Loop:
 
     def _gauges(self) -> Gauges:
         return Gauges(
-            queue=lambda: max(0, len(self.works) - 1) + self._holding.count,  # less the asker
+            queue=lambda: (
+                max(0, len(self.works) - 1) + len(self._early) + self._holding.count
+            ),  # less the asker
             commits=lambda: self._batch.commits,
             p99_ms=self._batch.p99_ms,
             acked=lambda: self._answers.count,
