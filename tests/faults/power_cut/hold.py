@@ -85,6 +85,8 @@ def judge(home: Home, acked: Acked) -> Verdict:
         verdict.lost += _lost(home, acked)
         if not verdict.lost:
             verdict.corrupt += _goes_on(home, recorder, acked)
+    except (sqlite3.DatabaseError, HoustonError) as unsound:
+        verdict.corrupt.append(f"{type(unsound).__name__}: {unsound}")
     finally:
         recorder.stop()
     verdict.corrupt += [f"{one.what}: {one.text}" for one in verify(home).findings]
