@@ -115,3 +115,22 @@ async def test_a_message_is_sent_byte_for_byte_and_its_tags_are_dead(
         assert kept.text == "a </real_user> [/b] b"
         assert seat.lines(FileList)[0].strip() == "no files yet"
         assert seat.text(DiffText).strip() == ""
+
+
+async def test_a_terminal_of_megabytes_shows_its_end(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    rough = b"\xff\xfe\x00\xc0\xaf \xed\xa0\x80 \x9b31m \x1b]0;owned\x07 \xe2\x80\xae end\r\n"
+    terminal = tmp_path / "host" / "rollouts" / "r" / "terminals" / "main"
+    terminal.mkdir(parents=True)
+    (terminal / "log.0000000000000000").write_bytes(b"m" * 3_000_000 + b"\r\n" + rough * 90)
+    builder.start("r", host_root=str(tmp_path / "host"))
+    builder.whole("r", 1, "look")
+    async with sit(builder.home, "r") as seat:
+        await seat.press("3")
+        await seat.until(lambda: "<U+202E> end" in seat.text("#terminal-text"), "its end")
+        _check(seat, "a rough terminal")
+        with (terminal / "log.0000000000000000").open("ab") as log:
+            log.write(b"n" * 1_000_000 + rough + b"done\r\n")
+        await seat.until(lambda: "done" in seat.text("#terminal-text"), "what was added")
+        _check(seat, "more of it")

@@ -16,7 +16,7 @@ _ROLES: dict[str, Tone] = {
 
 
 HEARD = ("user", "tool")
-"""Roles in which a live tag is the daemon's: the system prompt explains it, a model may write it."""
+"""Roles in which a live tag is the daemon's: a system prompt explains it, models may write it."""
 NO_IDS = "this engine gives no token ids"
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from houston_console.headless import options, spoken_step
+from houston_console.headless import options, printed, spoken_step
 from houston_console.headless.following import Following
 from houston_console.headless.page import Page
 from houston_shared import out
@@ -13,7 +13,7 @@ from houston_shared.errors import ExitCode
 from houston_shared.records import ENDED, StepRecord
 from houston_shared.store import step_view
 from houston_shared.store.plan import END, Plan
-from houston_shared.store.queries import people, rollouts, steps
+from houston_shared.store.queries import archived, people, rollouts, steps
 from houston_shared.store.queries.people import Verdict
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
@@ -29,7 +29,7 @@ Show = Callable[[list[StepRecord], Verdicts], None]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--json`."""
+    """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--printed`, `--json`."""
     options.rollout(parser)
     number = options.positive
     parser.add_argument(
@@ -41,6 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", dest="newest", type=number, metavar="N", help="only the last N")
     parser.add_argument("-f", "--follow", action="store_true", help="go on as steps are closed")
     parser.add_argument("--full", action="store_true", help="leave nothing out")
+    parser.add_argument(
+        "--printed", action="store_true", help="all that its terminals printed, from their logs"
+    )
     options.as_json(parser, "one JSON line a closed step")
 
 
@@ -48,10 +51,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Show closed steps, oldest first."""
     with Reader(loaded.home) as reader:
         one = reader.run(rollouts.rollout(arguments.rollout))
+        if told := reader.run(archived.sentence(one.id)):
+            out.note(told)
         first = arguments.first
         if arguments.newest:
             first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
-        show = _shower(one.id, arguments)
+        host_root = reader.run(rollouts.spec(one)).host_root if arguments.printed else ""
+        show = _shower(one.id, arguments, host_root)
         if not arguments.follow:
             _pages(lambda plan: reader.run(plan()), one.id, first, arguments.last, show)
             return int(ExitCode.DONE)
@@ -59,7 +65,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _shower(rollout: str, arguments: argparse.Namespace) -> Show:
+def _shower(rollout: str, arguments: argparse.Namespace, host_root: str) -> Show:
     page = Page()
 
     def show(found: list[StepRecord], verdicts: Verdicts) -> None:
@@ -69,6 +75,9 @@ def _shower(rollout: str, arguments: argparse.Namespace) -> Show:
                 out.json_line(line)
             else:
                 spoken_step.show(page, one, line["verdict"], arguments.full)
+                spans = one.observation.spans if one.observation and arguments.printed else ()
+                for span in spans:
+                    printed.show(page, host_root, rollout, span)
         page.flush()
 
     return show

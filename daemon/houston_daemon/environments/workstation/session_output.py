@@ -5,8 +5,8 @@ from typing import NamedTuple
 from houston_daemon.hosts.protocol import Terminal
 
 _FIRST_BLOCK = 1 << 16
-_MOST_BYTES = 1 << 22
-"""How far back `newest` reads for its lines."""
+_MOST_BYTES = 1 << 20
+"""How far back `newest` reads for its lines: far more than is shown, decoded in milliseconds."""
 
 
 class Printed(NamedTuple):
