@@ -23,16 +23,14 @@ from houston_shared.records import (
     SampleBody,
     StepRecord,
 )
+from houston_shared.wire_status import Status as Status
+from houston_shared.wire_status import Wire as Wire
 
 PROTOCOL = 1
 FRAME_LIMIT = 64 * 1024 * 1024
 """Largest frame in bytes; longer bodies do not exist (terminal output stays on its host)."""
 PUSH = b"\0" * 8
 """Request id of a message that answers nothing."""
-
-
-class Wire(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
-    """Base of every message; the tag is the class name."""
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -301,6 +299,22 @@ class AskStatus(FromPerson, frozen=True, kw_only=True):
     """Answered with `Status`."""
 
 
+class EraseBodies(FromPerson, frozen=True, kw_only=True):
+    """Erase bodies of events for good; their hashes stay, and the chain holds."""
+
+    rollout: str
+    """Whose events they are; empty for those of the daemon."""
+    seqs: tuple[int, ...] = ()
+    """None: only let what was erased leave the WAL as well."""
+    text: str = ""
+    """Take only this string (and token ids) out of them; empty for all their texts."""
+    ids: bool = False
+    """Take only token ids out of them."""
+    reason: str = ""
+    archive: str = ""
+    """The file that holds the rollout as it was."""
+
+
 class StopDaemon(FromPerson, frozen=True, kw_only=True):
     """Drain and end; `keep_engine` for a restart."""
 
@@ -316,6 +330,7 @@ ControlRequest = (
     | Bookmark
     | Present
     | AskStatus
+    | EraseBodies
     | StopDaemon
 )
 
@@ -338,44 +353,6 @@ class Denied(Wire, frozen=True, kw_only=True):
     effect: str = ""
     next: str = ""
     code: int = 1
-
-
-class Status(Wire, frozen=True, kw_only=True):
-    """How the daemon stands: the JSON of `daemon status --json`."""
-
-    pid: int
-    state: Literal["starting", "running", "draining"]
-    uptime: float
-    """Seconds."""
-    epoch: int
-    version: str
-    home: str
-    rollouts: dict[str, int]
-    """Rollouts by state."""
-    workers: int = 0
-    queue: int = 0
-    """Messages waiting for the writer."""
-    commits: int = 0
-    """Transactions of this daemon that stored something."""
-    commit_p99_ms: float = 0.0
-    wal_mb: float = 0.0
-    disk_free_mb: float = 0.0
-    consoles: int = 0
-    engines: dict[str, str] = {}
-    """Engine name → `ready`, `starting`, `down: <reason>`."""
-    last_error: str = ""
-    search_lag: int = 0
-    """Events that search.db has not seen yet."""
-    longest_silence: float = 0.0
-    """Longest time between two messages of one worker, seconds; each beats every second."""
-    restarts: dict[str, int] = {}
-    """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""
-    troubles: dict[str, str] = {}
-    """What keeps ending → how often, when it is tried again, what it said last."""
-    acked: int = 0
-    """Messages of workers answered since the daemon's start; each answer means on disk."""
-    ack_p99_ms: float = 0.0
-    """99th percentile of recent times from receipt to answer."""
 
 
 ControlReply = Done | Denied | Status

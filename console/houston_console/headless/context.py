@@ -9,7 +9,7 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.store import context
 from houston_shared.store.context import ContextView
-from houston_shared.store.queries import rollouts
+from houston_shared.store.queries import archived, rollouts
 from houston_shared.store.reader import Reader
 
 
@@ -28,6 +28,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Print the text on stdout, and on stderr what it is."""
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollouts.resolve(arguments.rollout))
+        if told := reader.run(archived.sentence(rollout)):
+            out.note(told)
         view = context.context_at(reader, rollout, arguments.step, arguments.attempt)
     if arguments.json:
         out.json_line(context.as_json(view))

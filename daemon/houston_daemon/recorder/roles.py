@@ -28,6 +28,7 @@ LEAST: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.Bookmark: ("annotator", "setting a bookmark or a note"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),
+    wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
     wire.StopDaemon: ("operator", "stopping the daemon"),
 }
 """Least role for each message, and what it does in words."""

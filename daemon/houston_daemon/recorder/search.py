@@ -63,6 +63,10 @@ class Ended(Exception):
     """The daemon stops, or has ended."""
 
 
+class Stale(sqlite3.DatabaseError):
+    """The index holds words that were erased from the journal: its file must go."""
+
+
 class Line:
     """What comes from the recorder on stdin and goes to it on stdout."""
 
@@ -100,6 +104,8 @@ class Indexer:
         self._home = home
         self._line = line
         self._seq = 0
+        self._fresh = 0
+        """The event up to which erased bodies were gone when the index was begun."""
         self._problem = ""
 
     def run(self) -> None:
@@ -147,6 +153,10 @@ class Indexer:
             )
             self._seq = 0
             return True
+        if self._seq == 0:
+            self._fresh = newest
+        if any(kind == "erased" and seq > self._fresh for seq, _, kind, _ in events):
+            raise Stale("bodies were erased, and the index is made anew without them")
         if not events:
             return False
         index.execute("BEGIN")

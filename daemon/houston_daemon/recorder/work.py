@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from houston_daemon.recorder import control_state, ingest, operate, people
+from houston_daemon.recorder import control_state, erasing, ingest, operate, people
 from houston_daemon.recorder.identity import Peer, author
 from houston_daemon.recorder.journal import Body
 from houston_daemon.recorder.refusal import Refusal
@@ -22,6 +22,7 @@ from houston_shared.wire import (
     Denied,
     Done,
     EditGuidance,
+    EraseBodies,
     Guide,
     IngestRequest,
     Present,
@@ -138,6 +139,8 @@ class FromPerson(Work):
                 self._reply = operate.steer(store, message, who)
             case StartRollouts() as message:
                 self._reply = operate.start(store, message, who)
+            case EraseBodies() as message:
+                self._reply = erasing.erase(store, message, who)
             case StopDaemon() as message:
                 self._reply = operate.stop(store, message, who)
             case AskStatus():

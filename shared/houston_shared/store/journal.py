@@ -68,17 +68,20 @@ def by_seq(seqs: Sequence[int]) -> Plan[dict[int, Event]]:
 
 
 def body(event: Event) -> Plan[bytes | None]:
-    """The body's bytes; None when it was erased."""
-    if event.erased:
-        return None
+    """The body's bytes, or what is left of them; None when nothing is."""
     if event.body is not None:
         return event.body
+    if event.erased:
+        return None
     found: bytes = yield Fetch(event.blob or "")
     return found
 
 
 def record(event: Event, kind: type[S], erased: S) -> Plan[S]:
-    """The body as a record, or `erased` when it was. Raises HoustonError when it is damaged."""
+    """The body, or what is left of it, as a record; `erased` when nothing is.
+
+    Raises HoustonError when it is damaged.
+    """
     raw = yield from body(event)
     if raw is None:
         return erased
@@ -93,7 +96,7 @@ def record(event: Event, kind: type[S], erased: S) -> Plan[S]:
 
 
 def fields(event: Event) -> Plan[dict[str, Any]]:
-    """The body of any kind as plain fields; `{"erased": True}` when it was erased."""
+    """The body of any kind as plain fields, `erased` among them when it was."""
     raw = yield from body(event)
     if raw is None:
         return {"erased": True}
@@ -101,4 +104,5 @@ def fields(event: Event) -> Plan[dict[str, Any]]:
         value = msgspec.msgpack.decode(raw)
     except msgspec.MsgspecError:
         return {"unreadable": True}
-    return value if isinstance(value, dict) else {"value": value}
+    plain = value if isinstance(value, dict) else {"value": value}
+    return {**plain, "erased": True} if event.erased else plain

@@ -1,0 +1,47 @@
+"""`houston rollout archive R`: write a rollout into a file, then take its texts out of the home."""
+
+import argparse
+from pathlib import Path
+
+from houston_daemon.commands import rollout_erase
+from houston_daemon.recorder.upkeep import archive, erasure
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import ENDED
+from houston_shared.store.queries import archived, rollouts
+from houston_shared.store.reader import Reader
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--to`, `--yes`, `--json`."""
+    parser.add_argument("rollout", metavar="R", help="rollout, which must have ended")
+    parser.add_argument("--to", metavar="DIR", type=Path, help="folder of the file (archives/)")
+    rollout_erase.common(parser)
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Write, read back, erase; raises HoustonError."""
+    with Reader(loaded.home) as reader:
+        one = reader.run(rollouts.rollout(arguments.rollout))
+        before = reader.run(archived.place(one.id))
+    if one.state not in ENDED:
+        raise HoustonError(
+            f"{one.id} has not ended ({one.state}).",
+            "Nothing was archived.",
+            f"houston rollout cancel {one.id}",
+        )
+    if before:
+        raise HoustonError(f"{one.id} was archived before, into {before}.")
+    rollout_erase.confirm(arguments, f"The texts of {one.id} would leave the home")
+    path, manifest = archive.write(
+        loaded.home, one.id, arguments.to.absolute() if arguments.to else None
+    )
+    parts = erasure.of_rollout(loaded.home, one.id)
+    gone = erasure.erase(loaded.home, parts, reason="archived", archive=str(path))
+    if arguments.json:
+        out.json_line({"rollout": one.id, "archive": str(path), "events": manifest.events})
+    else:
+        out.line(f"{one.id}: {manifest.events} events are in {path}; their texts left the home.")
+    rollout_erase.say_rest(loaded.home, gone)
+    return int(ExitCode.DONE)

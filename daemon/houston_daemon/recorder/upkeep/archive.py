@@ -1,0 +1,148 @@
+"""A rollout as one file: every event with its body, compressed, checked by reading it back.
+
+JSON Lines under zstd. The first line is the `Manifest`; then each event with its columns (bytes in
+base64, large bodies whole); the last line holds the SHA-256 of all lines before it. Erasing what
+was archived is `erasure`'s.
+"""
+
+import base64
+import hashlib
+import io
+import sqlite3
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zstandard
+
+from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.verify_events import COLUMNS
+from houston_shared.clock import iso, now_us
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import blobs, chain, opening, schema
+
+SUFFIX = ".houston.zst"
+_NAMES = COLUMNS.split(", ")
+_BODY, _BLOB, _ERASED, _HASH = 7, 8, 9, 10
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The first line of an archive."""
+
+    rollout: str
+    events: int
+    first: int
+    last: int
+    """First and last event."""
+    at: str
+    version: str
+    schema: int
+
+
+def write(home: Home, rollout: str, to: Path | None = None) -> tuple[Path, Manifest]:
+    """Write a rollout's archive, synced and read back; raises HoustonError."""
+    folder = to or home.archives
+    path = folder / f"{rollout}-{copying.stamp()}{SUFFIX}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copying.write(path, _packed(home, rollout))
+    except (OSError, sqlite3.Error) as problem:
+        raise HoustonError(
+            f"The archive {path} cannot be written: {problem}.",
+            "Nothing was archived, and nothing was erased.",
+            "Make room or permission there, or name another folder with --to.",
+        ) from None
+    return path, read(path)
+
+
+def read(path: Path) -> Manifest:
+    """An archive's manifest, after every byte of it was checked; raises HoustonError."""
+    try:
+        lines = _unpacked(path)
+        manifest = msgspec.json.decode(next(lines), type=Manifest)
+        digest = hashlib.sha256(msgspec.json.encode(manifest))
+        for found, line in enumerate(lines):
+            event = msgspec.json.decode(line)
+            if "sha256" in event:
+                if event["sha256"] == digest.hexdigest() and found == manifest.events:
+                    return manifest
+                break
+            digest.update(line)
+            if not _sound(event):
+                raise _damaged(path, f"event {event.get('seq')} is not what was stored")
+    except (OSError, zstandard.ZstdError, msgspec.MsgspecError, StopIteration) as problem:
+        raise _damaged(path, str(problem) or "it is empty") from None
+    raise _damaged(path, "its end is missing or wrong")
+
+
+def _packed(home: Home, rollout: str) -> bytes:
+    out = io.BytesIO()
+    digest = hashlib.sha256()
+    with zstandard.ZstdCompressor(level=9).stream_writer(out, closefd=False) as packer:
+        for line in _lines(home, rollout):
+            packer.write(line + b"\n")
+            digest.update(line)
+        packer.write(msgspec.json.encode({"sha256": digest.hexdigest()}) + b"\n")
+    return out.getvalue()
+
+
+def _lines(home: Home, rollout: str) -> Iterator[bytes]:
+    connection = opening.open_journal(home).connection
+    try:
+        connection.execute("BEGIN")
+        where = "FROM events WHERE rollout = ?"
+        count, first, last = connection.execute(
+            f"SELECT count(*), min(seq), max(seq) {where}", (rollout,)
+        ).fetchone()
+        yield msgspec.json.encode(
+            Manifest(
+                rollout=rollout,
+                events=count,
+                first=first or 0,
+                last=last or 0,
+                at=iso(now_us()),
+                version=version("houston-agents"),
+                schema=schema.VERSION,
+            )
+        )
+        for row in connection.execute(f"SELECT {COLUMNS} {where} ORDER BY seq", (rollout,)):
+            yield msgspec.json.encode(_event(home, row))
+    finally:
+        connection.close()
+
+
+def _event(home: Home, row: tuple[Any, ...]) -> dict[str, Any]:
+    event = dict(zip(_NAMES, row, strict=True))
+    if row[_BLOB]:
+        event["body"] = blobs.read(home, row[_BLOB])
+    return {
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in event.items()
+    }
+
+
+def _sound(event: dict[str, Any]) -> bool:
+    """Whether the body is the one that was stored; of erased ones the journal vouches."""
+    if event["erased"] or event["body"] is None:
+        return bool(event["erased"])
+    body, digest = (base64.b64decode(event[name]) for name in ("body", "body_hash"))
+    return chain.body_hash(body) == digest
+
+
+def _unpacked(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        reader = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file))
+        for line in reader:
+            yield line.rstrip(b"\n")
+
+
+def _damaged(path: Path, why: str) -> HoustonError:
+    return HoustonError(
+        f"The archive {path} cannot be read back: {why}.",
+        "Nothing was erased.",
+        "houston verify, then archive again",
+        ExitCode.DAMAGED,
+    )

@@ -1,0 +1,23 @@
+"""Whether a rollout was archived, and where it is now."""
+
+import msgspec
+
+from houston_shared.store.bodies import Erased
+from houston_shared.store.plan import Ask, Plan
+
+
+def place(rollout: str) -> Plan[str]:
+    """The file that holds the rollout as it was; empty when it was not archived."""
+    rows = yield Ask(
+        "SELECT body FROM events WHERE rollout = ? AND kind = 'erased' AND body IS NOT NULL"
+        " ORDER BY seq DESC",
+        (rollout,),
+    )
+    told = [msgspec.msgpack.decode(body, type=Erased).archive for (body,) in rows]
+    return next((one for one in told if one), "")
+
+
+def sentence(rollout: str) -> Plan[str]:
+    """What is said where texts of an archived rollout would stand; empty for all others."""
+    where = yield from place(rollout)
+    return f"{rollout} was archived: its texts are in {where}." if where else ""

@@ -1,0 +1,207 @@
+"""Archived rollouts and erased texts: the bytes are gone, the chain holds, the rest goes on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from houston_daemon.recorder.upkeep import archive
+from houston_daemon.recorder.verify import verify
+from houston_shared import wire
+from houston_shared.home import Home
+from tests.support.full_home import change, fill
+from tests.support.recorder_client import Station, Worker, sample, until
+
+SECRET = "sk-live-4242&secret"
+"""Escaped differently in observations."""
+
+
+def houston(home: Home, *words: str, code: int = 0, given: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "houston_shared.command", *words, "--home", str(home.path)],
+        capture_output=True, text=True, timeout=60, check=False, input=given,
+    )  # fmt: skip
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def ended(station: Station, worker: Worker) -> str:
+    assert isinstance(worker.say(wire.Moved, state="finished"), wire.Ack)
+    return worker.rollout
+
+
+def leaky(station: Station) -> tuple[str, str]:
+    """A rollout that has ended, with the secret everywhere it can be; and one without it."""
+    person, worker = station.person(), station.working()
+    person.guide(worker.rollout, f"use {SECRET} to log in")
+    assert isinstance(worker.step(1), wire.Ack)
+    worker.sample(2, thought=f"The key is {SECRET}", new_prompt_ids=(7, 8, 9))
+    worker.intent(2)
+    worker.result(2, text=("log " * 20_000) + SECRET.replace("&", "&amp;"))
+    worker.intent(2, 1)
+    worker.result(2, 1, kind="search", fields={"query": SECRET, "total_results": 3})
+    worker.observation(2)
+    worker.step(3)
+    other = station.working()
+    other.step(1)
+    other.sample(2)
+    return ended(station, worker), other.rollout
+
+
+def traces(home: Home) -> list[Path]:
+    """Files of the home that hold the secret, as it is."""
+    files = [path for path in home.path.rglob("*") if path.is_file()]
+    return [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+def bodies(station: Station, rollout: str) -> list[Any]:
+    return station.query("SELECT seq, body_hash, chain FROM events WHERE rollout = ?", rollout)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["daemon runs", "offline"])
+def test_a_leaked_secret_leaves_every_file(tmp_path: Path, running: bool) -> None:
+    houston_home = Home(tmp_path / "home")
+    if running:
+        houston(houston_home, "daemon", "start")
+        houston(houston_home, "daemon", "stop")
+    station = Station(houston_home.path).start()
+    leaky_one, other = leaky(station)
+    until(lambda: SECRET.split("-")[1].encode() in _index(houston_home))
+    before = bodies(station, leaky_one)
+    station.stop()
+    assert traces(houston_home)
+    assert "--yes" in houston(houston_home, "rollout", "erase", "--text", SECRET, code=2)
+    if running:
+        houston(houston_home, "daemon", "start")
+    try:
+        words = ("rollout", "erase", "--text", "-", "--yes", "--reason", "leaked")
+        said = houston(houston_home, *words, given=SECRET)
+        assert "events were erased" in said
+        assert traces(houston_home) == []
+        assert not list(houston_home.blobs.rglob("*.zst")), "the blob that held it is gone"
+    finally:
+        if running:
+            houston(houston_home, "daemon", "stop")
+    assert traces(houston_home) == []
+    report = verify(houston_home)
+    assert report.findings == ()
+    assert report.erased >= 5
+    steps = [json.loads(line) for line in houston(
+        houston_home, "steps", leaky_one, "--json").splitlines()]  # fmt: skip
+    assert steps[1]["thought"] == "The key is [erased]", "the rest of a text stays"
+    audit = houston(houston_home, "log", "--audit", "--json")
+    assert "leaked" in audit
+    station = Station(houston_home.path).start()
+    after = {row[0]: row for row in bodies(station, leaky_one)}
+    assert all(after[row[0]] == row for row in before), "hashes and chain stay"
+    if not running:  # a real daemon has meanwhile tried to run it, without a script
+        assert station.worker(other).welcome.next_step == 2, "the others go on"
+    station.stop()
+    assert verify(houston_home).sound
+
+
+def _index(home: Home) -> bytes:
+    wal = home.search_database.with_name("search.db-wal")
+    return b"".join(path.read_bytes() for path in (home.search_database, wal) if path.exists())
+
+
+def test_a_step_is_erased_and_nothing_else(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    houston(station.home, "rollout", "erase", rollout, "--step", "2", "--yes")
+    assert verify(station.home).findings == ()
+    said = houston(station.home, "steps", rollout, "--json").splitlines()
+    first, second, third = (json.loads(line) for line in said)
+    assert "I think about step 1" in first["thought"]
+    assert second["thought"] == "[erased from the journal]"
+    assert "I think about step 3" in third["thought"]
+
+
+def test_an_archived_rollout_is_in_its_file_and_only_there(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    rollout, other = leaky(station)
+    (task,) = station.query("SELECT name FROM tasks")
+    station.stop()
+    home = station.home
+    assert "has not ended" in houston(home, "rollout", "archive", other, "--yes", code=1)
+    assert "--yes" in houston(home, "rollout", "archive", rollout, code=2)
+    (done,) = (
+        json.loads(line)
+        for line in houston(home, "rollout", "archive", rollout, "--yes", "--json").splitlines()
+        if line.startswith("{")
+    )
+    path = Path(done["archive"])
+    assert archive.read(path).rollout == rollout
+    assert archive.read(path).events == done["events"]
+    assert traces(home) == []
+    report = verify(home)
+    assert report.findings == ()
+    assert report.erased > 5
+    for words in (("steps", rollout), ("context", rollout, "2")):
+        assert f"{rollout} was archived: its texts are in {path}." in houston(home, *words)
+    assert "was archived before" in houston(home, "rollout", "archive", rollout, "--yes", code=1)
+    assert task[0] in houston(home, "task", "list")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(Exception, match="cannot be read back"):
+        archive.read(path)
+
+
+def test_what_is_left_of_an_erased_body_is_verified_too(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    houston(station.home, "rollout", "archive", rollout, "--yes")
+    ((seq, body),) = _rows(station.home, rollout)
+    flipped = bytes([body[0]]) + bytes([body[1] ^ 1]) + body[2:]
+    change(station.home, "UPDATE events SET body = ? WHERE seq = ?", flipped, seq)
+    assert seq in {finding.seq for finding in verify(station.home).findings}
+
+
+def _rows(home: Home, rollout: str) -> list[Any]:
+    import sqlite3
+
+    connection = sqlite3.connect(home.database)
+    rows = connection.execute(
+        "SELECT seq, body FROM events WHERE rollout = ? AND kind = 'sample' AND step = 2",
+        (rollout,),
+    ).fetchall()
+    connection.close()
+    return rows
+
+
+def test_a_rollout_that_goes_on_is_never_erased(station: Station) -> None:
+    worker = station.working()
+    worker.step(1)
+    ((seq,),) = station.query("SELECT min(seq) FROM events WHERE kind = 'sample'")
+    asked = wire.EraseBodies(rollout=worker.rollout, seqs=(seq,))
+    reply = station.person().ask(asked)
+    assert isinstance(reply, wire.Denied)
+    assert "has not ended" in reply.cause
+
+
+def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
+    from houston_daemon.recorder.upkeep import remainder
+    from houston_shared.store.bodies import StoredSample
+
+    one = StoredSample(**msgspec.structs.asdict(sample(1)))
+    data = wire.encode(one)
+    for left in (
+        remainder.blank("sample", data),
+        remainder.without_ids("sample", data),
+        remainder.redact("sample", data, "think"),
+    ):
+        assert left is not None
+        kept = msgspec.msgpack.decode(left, type=StoredSample)
+        assert kept.token_ids == (0, 0)
+        assert kept.new_prompt_ids == (0, 0, 0)
+        assert kept.logprobs is None
+    with pytest.raises(Exception, match="word of Houston's own"):
+        remainder.redact("sample", data, "policy")
