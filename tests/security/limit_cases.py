@@ -52,7 +52,8 @@ CASES = {
     ),
     "files without names": Case(f'python3 -c "import os, time\nkeep = []{_HOLD}"', "workspace"),
     "names without content": Case(
-        'python3 -c "\nfor i in range(400_000): open(str(i), str(chr(120))).close()"',
+        'python3 -c "\nimport time\nfor i in range(400_000):'
+        ' open(str(i), str(chr(120))).close(); i % 800 or time.sleep(0.1)"',
         "workspace",
     ),
 }

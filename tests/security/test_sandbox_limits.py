@@ -22,15 +22,24 @@ from tests.security.limit_cases import CASES, LIMITS, Case
 HERE = cgroup_places.places().mechanism
 
 
-@pytest.fixture(params=["groups", "watchdog"])
+BOTH = ("groups", "watchdog") if HERE != "watchdog" else ("watchdog",)
+RUNS = [
+    (mechanism, name)
+    for name, case in CASES.items()
+    for mechanism in BOTH
+    # The disk is measured alike; and without groups a fork bomb would be the machine's.
+    if mechanism == "groups"
+    or ((case.kind != "workspace" or len(BOTH) == 1) and not case.groups_only)
+]
+
+
+@pytest.fixture(params=BOTH)
 async def host(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[LocalHost]:
     if request.param == "watchdog":
         nowhere = cgroup_places.Places("watchdog", {})
         monkeypatch.setattr(cgroup_places, "places", lambda: nowhere)
-    elif HERE == "watchdog":
-        pytest.skip("no control groups may be made here")
     made = LocalHost(
         tmp_path / "root", "r1", sandbox="bubblewrap", network=False, hidden=(), limits=LIMITS
     )
@@ -42,7 +51,7 @@ async def host(
 
 async def _until_met(host: LocalHost, kind: str) -> list[str]:
     said: list[str] = []
-    for _ in range(150):
+    for _ in range(400):
         said += [hit.words for hit in await host.limits_met()]
         if any(words.startswith(f"resource limit: {kind}") for words in said):
             return said
@@ -50,13 +59,11 @@ async def _until_met(host: LocalHost, kind: str) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("host", "name"), RUNS, indirect=["host"])
 async def test_it_is_stopped_and_the_session_goes_on(name: str, host: LocalHost) -> None:
     case = CASES[name]
     note = cgroups.find(host.folder.parents[1] / "limits" / "r1.json")
     assert note is not None
-    if case.groups_only and not note.doors:
-        pytest.skip("without groups it would be the machine's bomb")
     terminal = await host.terminal("main", create=True)
     start = await terminal.run(case.command)
     said = await _shown(case, host, terminal, start)
@@ -161,7 +168,7 @@ def test_an_ordinary_user_is_held_without_groups() -> None:
         "    at = await t.run(CASES['a fork bomb'].command)\n"
         "    await t.wait(20, asyncio.Event())\n"
         "    text = ' '.join(await t.lines(at))\n"
-        "    at = await t.run('kill -9 -1; echo on')\n"
+        "    at = await t.run('echo on')\n"
         "    await t.wait(20, asyncio.Event())\n"
         "    print('temporarily unavailable' in text, await t.lines(at))\n"
         "    await h.destroy_terminals()\n"
