@@ -118,6 +118,7 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
         f"ack p99 {status.ack_p99_ms:.1f} ms, log {status.wal_mb:.1f} MB, "
         f"disk {status.disk_free_mb:,.0f} MB free"
     )
+    out.line(f"  limits    of processes and memory: by {status.limits}")
     out.line(f"  consoles  {status.consoles}; search lags {status.search_lag} events")
     restarts = ", ".join(f"{count} {part}" for part, count in status.restarts.items() if count)
     if restarts:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from houston_daemon.hosts.cgroup_places import places
 from houston_daemon.recorder.protocol import Reported
 from houston_daemon.recorder.store import Store
 from houston_shared.wire import Status
@@ -39,6 +40,7 @@ class StatusBoard:
         self._epoch = epoch
         self._gauges = gauges
         self._began = time.monotonic()
+        self._limits = places().mechanism
         self.reported = Reported()
 
     def status(self, store: Store) -> Status:
@@ -60,6 +62,7 @@ class StatusBoard:
             wal_mb=gauges.wal_bytes() / MB,
             disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
             consoles=gauges.consoles(),
+            limits=self._limits,
             engines=dict(self.reported.engines),
             last_error=gauges.problem() or self.reported.error,
             search_lag=max(0, store.journal.seq - gauges.search_seq()),
