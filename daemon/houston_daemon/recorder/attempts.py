@@ -92,6 +92,11 @@ class Attempts:
             return None
         return StoreAttempts(self, found[:room])
 
+    @property
+    def waiting(self) -> int:
+        """Attempts that no event holds yet."""
+        return sum(tried.times for tried in self._tried.values())
+
     def put_off(self, all_tried: list[_Tried]) -> None:
         """They could not be stored: they stay counted and are tried again later."""
         for tried in all_tried:
@@ -115,12 +120,13 @@ class StoreAttempts(Work):
 
     def __init__(self, attempts: Attempts, tried: list[_Tried]) -> None:
         self._attempts = attempts
-        self._tried = tried
+        self.tried = tried
+        """What it stores."""
         self._done = False
 
     def do(self, store: Store) -> None:
         """Append an event for each."""
-        for tried in self._tried:
+        for tried in self.tried:
             tried.writing = tried.times
             body = msgspec.structs.replace(tried.body, times=tried.times)
             store.journal.append(Key(), "refused", body)
@@ -129,10 +135,10 @@ class StoreAttempts(Work):
     def refuse(self, problem: Refusal | HoustonError) -> None:
         """They stay counted and are tried again."""
         self._done = False
-        self._attempts.put_off(self._tried)
+        self._attempts.put_off(self.tried)
         LOGGER.warning("refused attempts could not be stored yet: %s", problem)
 
     def answer(self, store: Store, controls: Callable[[str], Control]) -> None:
         """Nobody waits for this; what was stored is counted no more."""
         if self._done:
-            self._attempts.stored(self._tried)
+            self._attempts.stored(self.tried)

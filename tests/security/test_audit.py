@@ -1,0 +1,147 @@
+"""The audit says who did what under which user, when, and who was refused; nobody can flood it."""
+
+import getpass
+import grp
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from houston_daemon.recorder.attempts import HOURLY, Attempts
+from houston_daemon.recorder.identity import Peer
+from houston_shared import wire
+from houston_shared.config import Daemon, Roles, fingerprint
+from tests.support.other_user import NOBODY, needs_root, open_place, speak
+from tests.support.recorder_client import Station, until
+
+VIEWER = 54_322
+
+
+@pytest.fixture
+def shared() -> Iterator[Station]:
+    group = grp.getgrgid(NOBODY).gr_name
+    roles = Roles(viewers=(str(VIEWER),))
+    with open_place() as place:
+        station = Station(place / "home", daemon=Daemon(group=group), roles=roles).start()
+        yield station
+        station.stop()
+
+
+def audit(station: Station, *words: str, code: int = 0) -> list[dict[str, Any]]:
+    """Lines of `houston log --audit --json`."""
+    command = [sys.executable, "-m", "houston_shared.command", "--home", str(station.home.path)]
+    done = subprocess.run(
+        [*command, "log", "--audit", "--json", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_deed_names_user_process_role_and_outcome(shared: Station) -> None:
+    person = shared.person()
+    (rollout,) = person.start()
+    worker = shared.worker(rollout)
+    person.guide(rollout, "first", "a")
+    asked = [
+        wire.EditGuidance(id="a", revision=1, text="better"),
+        wire.Withdraw(id="a", claimed="ada"),
+        wire.Bookmark(rollout=rollout, step=1, note="here", claimed="ada"),
+        wire.Steer(rollout=rollout, action="pause", reason="lunch", claimed="ada"),
+        wire.Steer(rollout=rollout, action="resume"),
+        wire.Steer(rollout=rollout, action="cancel", reason="enough", claimed="ada"),
+    ]
+    for message in asked:
+        assert isinstance(person.ask(message), wire.Done), message
+    assert isinstance(worker.say(wire.Moved, state="cancelled"), wire.Ack)
+    person.ask(wire.StopDaemon(keep_engine=True, claimed="ada"))
+    login = getpass.getuser()
+    lines = audit(shared)
+    assert [(line["did"], line["who"], line["verified"]) for line in lines] == [
+        ("daemon", "daemon", True),
+        ("spec", login, True),
+        ("guidance", login, True),
+        ("edit", login, True),
+        ("withdraw", "ada", False),
+        ("bookmark", "ada", False),
+        ("state", "ada", False),
+        ("state", login, True),
+        ("cancel", "ada", False),
+        ("state", "ada", False),
+        ("stop", "ada", False),
+    ]
+    assert fingerprint(shared.config) in lines[0]["text"]
+    for line in lines:
+        assert line["uid"] == os.getuid()
+        assert line["pid"] == os.getpid()
+        assert line["outcome"] == "done"
+        assert line["role"] == (None if line["did"] == "daemon" else "operator")
+        assert line["at"].endswith("Z")
+    assert {line["rollout"] for line in lines[1:-1]} == {rollout}
+    assert "lunch" in next(line["text"] for line in lines if line["did"] == "state")
+
+
+@needs_root
+def test_refused_attempts_are_there_counted_and_found(shared: Station) -> None:
+    person = shared.person()
+    rollout, other = person.start(2)
+    tries = [wire.Steer(rollout=rollout, action="cancel", claimed="root")] * 300
+    heard = speak(shared.home.socket("control"), VIEWER, NOBODY, tries)
+    assert all(isinstance(one, wire.Denied) for one in heard)
+    guide = [wire.Guide(id="x", rollout=other, text="hello")]
+    speak(shared.home.socket("control"), VIEWER, NOBODY, guide)
+    assert until(lambda: len(refusals(shared)) == 2), "each kind of attempt is stored at once"
+    shared.stop()  # and the rest is counted, not listed
+    found = refusals(shared)
+    assert len(found) <= 4
+    assert sum(line["times"] for line in found) == 301
+    for line in found:
+        assert (line["who"], line["uid"], line["verified"]) == (str(VIEWER), VIEWER, True)
+        assert (line["role"], line["outcome"]) == ("viewer", "refused")
+    assert "needs the role operator" in found[0]["text"]
+    assert {line["did"] for line in audit(shared, "--by", str(VIEWER))} == {"refused"}
+    assert {line["did"] for line in audit(shared, "--by", "root")} == {"spec"}
+    of_one = audit(shared, "--rollout", other)
+    assert [line["did"] for line in of_one] == ["spec", "refused"]
+    verify = [sys.executable, "-m", "houston_shared.command", "--home", str(shared.home.path)]
+    done = subprocess.run([*verify, "verify"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def refusals(station: Station) -> list[dict[str, Any]]:
+    return [line for line in audit(station) if line["did"] == "refused"]
+
+
+def test_since_takes_times_and_spans(shared: Station) -> None:
+    shared.person().start()
+    everything = audit(shared)
+    assert audit(shared, "--since", "1h") == everything
+    assert audit(shared, "--since", "2020-01-01") == everything
+    assert audit(shared, "--since", "2199-01-01T00:00:00Z") == []
+    assert audit(shared, "--since", everything[-1]["at"]) == everything[-1:]
+    assert audit(shared, "--since", "yesterday", code=2) == []
+
+
+def test_a_thousand_strangers_in_a_day_leave_a_bounded_number_of_events() -> None:
+    now = 0.0
+    attempts = Attempts(lambda: now)
+    stored = times = noted = 0
+    for minute in range(24 * 60):
+        now = minute * 60.0
+        for uid in range(minute % 1000, minute % 1000 + 20):
+            attempts.note(Peer(uid, f"u{uid}", None, 1), "speaking to the daemon")
+            noted += 1
+        while work := attempts.due(last=minute == 24 * 60 - 1):
+            for tried in work.tried:
+                tried.writing = tried.times
+            stored += len(work.tried)
+            times += sum(tried.times for tried in work.tried)
+            attempts.stored(work.tried)
+            if minute < 24 * 60 - 1:
+                break
+    assert stored <= 25 * HOURLY
+    assert times + attempts.waiting == noted, "every attempt is counted once"
