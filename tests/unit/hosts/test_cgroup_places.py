@@ -1,0 +1,121 @@
+"""Where groups may be made, on machines of many kinds; and real groups of both versions."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.hosts import cgroup_places, cgroups
+from houston_daemon.hosts.cgroup_places import places
+from houston_daemon.hosts.limits import Limits
+
+V2 = "30 25 0:26 / {root} rw - cgroup2 cgroup2 rw\n"
+V1 = (
+    "31 25 0:27 / {root}/pids rw - cgroup cgroup rw,pids\n"
+    "32 25 0:28 / {root}/memory rw - cgroup cgroup rw,memory\n"
+)
+PART = "30 25 0:26 /docker/abc {root} rw - cgroup2 cgroup2 rw\n"
+
+MACHINES = {
+    # name: (mounts, own groups, {folder: files with contents}, mechanism, folder under root)
+    "delegated, the daemon in a leaf of its unit": (
+        V2, "0::/unit/daemon",
+        {"unit": "memory pids", "unit/daemon": ""}, "cgroup2", "unit",
+    ),
+    "a user's slice that gives controllers": (
+        V2, "0::/user/app/scope",
+        {"user": "memory pids", "user/app": "cpu memory pids", "user/app/scope": ""},
+        "cgroup2", "user/app",
+    ),
+    "the root of all": (V2, "0::/", {".": "memory pids"}, "cgroup2", "."),
+    "controllers that nobody gives": (V2, "0::/unit", {"unit": ""}, "watchdog", ""),
+    "only a part of the tree, mounted as the whole": (
+        PART, "0::/docker/abc/daemon", {".": "memory pids", "daemon": ""}, "cgroup2", ".",
+    ),
+    "version 1": (
+        V1, "2:pids:/a\n3:memory:/a", {"pids/a": "", "memory/a": ""}, "cgroup1", "pids/a",
+    ),
+    "version 1 with a path that is not mounted": (
+        V1, "2:pids:/docker/x\n3:memory:/docker/x", {"pids": "", "memory": ""}, "cgroup1", "pids",
+    ),
+    "version 1 without memory": (V1, "2:pids:/", {"pids": ""}, "watchdog", ""),
+    "nothing": ("", "0::/", {}, "watchdog", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_best_place_is_found(name: str, tmp_path: Path) -> None:
+    mounts, own, folders, mechanism, where = MACHINES[name]
+    proc, root = tmp_path / "proc", tmp_path / "cgroup"
+    proc.mkdir()
+    root.mkdir()
+    for folder, gives in folders.items():
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        (root / folder / "cgroup.procs").write_text("")
+        (root / folder / "cgroup.controllers").write_text(gives)
+        (root / folder / "cgroup.subtree_control").write_text(gives)
+        if folder != ".":
+            (root / folder / "cgroup.type").write_text("domain")
+    (proc / "mountinfo").write_text(mounts.format(root=root))
+    (proc / "cgroup").write_text(own + "\n")
+    found = places(proc)
+    assert found.mechanism == mechanism
+    if mechanism == "cgroup2":
+        assert found.folders == {"all": root / where}
+    elif mechanism == "cgroup1":
+        assert found.folders["pids"] == root / where
+
+
+def _tree() -> Path | None:
+    """A version 2 tree of this machine in which this user may make groups."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = Path(line.split()[4])
+        if " - cgroup2 " in line and os.access(point / "cgroup.procs", os.W_OK):
+            return point
+    return None
+
+
+@pytest.mark.skipif(_tree() is None, reason="no cgroup of version 2 may be made here")
+def test_a_group_of_version_2_is_joined_ended_and_removed(tmp_path: Path) -> None:
+    tree = _tree()
+    assert tree is not None
+    folder = tree / f"houston-test-{os.getpid()}"
+    note = tmp_path / "limits" / "r.json"
+    groups = cgroups.Groups(note, cgroups.Noted("cgroup2", {"all": str(folder)}))
+    groups.save()
+    folder.mkdir()
+    child = subprocess.Popen(
+        [
+            "/bin/sh",
+            "-c",
+            'echo $$ >"$1"; sleep 60 & exec sleep 60',
+            "join",
+            *map(str, groups.doors),
+        ]
+    )
+    try:
+        while len(groups.pids()) < 2:
+            assert child.poll() is None
+        again = cgroups.find(note)
+        assert again is not None and child.pid in again.pids()
+        assert again.end()
+    finally:
+        child.kill()
+    assert child.wait() == -signal.SIGKILL
+    assert not folder.exists() and not note.exists()
+
+
+def test_a_group_that_may_not_be_made_leaves_the_watchdog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree was there a moment ago; its limits cannot be set."""
+    gone = cgroup_places.Places("cgroup2", {"all": tmp_path / "gone"})
+    monkeypatch.setattr(cgroup_places, "places", lambda: gone)
+    note = tmp_path / "limits" / "r.json"
+    groups = cgroups.find_or_make(note, "name", Limits())
+    assert (groups.mechanism, groups.doors) == ("watchdog", [])
+    found = cgroups.find(note)
+    assert found is not None and found.mechanism == "watchdog"
+    assert groups.end() and not note.exists()
