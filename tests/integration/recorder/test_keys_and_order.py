@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from houston_shared import records, wire
-from tests.support.recorder_client import Station, Worker, sample
+from tests.support.recorder_client import Station, Worker, call, result, sample
 
 HEAD = records.Head(
     system="s", task="t", tools=(), rendered="", token_ids=None, dialect="d", tokenizer=""
@@ -270,3 +270,43 @@ def test_active_time_only_grows(station: Station) -> None:
     assert station.query("SELECT active_us, activity FROM rollouts") == [(90_000_000, "sleep")]
     station.restart()
     assert station.worker(worker.rollout).welcome.active_us == 90_000_000  # type: ignore[attr-defined]
+
+
+def test_many_workers_that_do_not_wait_for_acks_are_stored_in_their_order(station: Station) -> None:
+    """Enough at once that commits overlap with receiving: bodies large and small, one wrong."""
+    workers = [station.worker(rollout) for rollout in station.person().start(12)]
+    sent: dict[Worker, list[bytes]] = {}
+    for worker in workers:
+        key: dict[str, Any] = {"attempt": 1}
+        sent[worker] = []
+        for step in range(1, 9):
+            key["step"] = step
+            text = "long " * (30_000 if step == 3 else 10)
+            intent = records.Intent(call=call(step))
+            seen = records.ObservationBody(tail=f"[{step}]")
+            sent[worker] += [
+                worker.send(worker.message(wire.StoreSample, **key, sample=sample(step))),
+                worker.send(worker.message(wire.StoreIntent, **key, index=0, intent=intent)),
+                worker.send(worker.message(wire.StoreIntent, **key, index=-1, intent=intent)),
+                worker.send(
+                    worker.message(wire.StoreResult, **key, index=0, result=result(step, text=text))
+                ),
+                worker.send(worker.message(wire.StoreObservation, **key, observation=seen)),
+            ]
+    for worker in workers:
+        newest = 0
+        for place, request in enumerate(sent[worker]):
+            found, reply = worker.receive_any()
+            assert found == request
+            if place % 5 == 2:
+                assert isinstance(reply, wire.Refused)
+                continue
+            assert isinstance(reply, wire.Ack), reply
+            assert reply.seq > newest
+            newest = reply.seq
+        stored = station.query(
+            "SELECT seq, part FROM events WHERE rollout = ? AND part IS NOT NULL ORDER BY seq",
+            worker.rollout,
+        )
+        assert [part for _, part in stored] == ["sample", "intent.0", "call.0", "observation"] * 8
+        assert stored[-1][0] == newest
