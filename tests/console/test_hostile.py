@@ -1,14 +1,20 @@
 """Whatever agents, tools, files and people write: nothing breaks, nothing reaches the terminal."""
 
+import random
 from pathlib import Path
 
+from rich.style import Style
+from textual.geometry import Region
+
+from houston_console.app.lines import block, line, span
+from houston_console.app.widgets import frame
 from houston_console.app.widgets.composer import Composer
 from houston_console.app.widgets.eye import Eye
 from houston_console.app.widgets.files import DiffText, FileList
 from houston_console.app.widgets.line_view import LineView
 from houston_console.app.widgets.queue import Queue
 from houston_shared.records import FileChange, TerminalSpan
-from houston_shared.safe_text import safe
+from houston_shared.safe_text import safe, safe_line
 from tests.console.conftest import SMALL, Seat, Sit
 from tests.console.homes import HomeBuilder
 
@@ -134,3 +140,44 @@ async def test_a_terminal_of_megabytes_shows_its_end(
             log.write(b"n" * 1_000_000 + rough + b"done\r\n")
         await seat.until(lambda: "done" in seat.text("#terminal-text"), "what was added")
         _check(seat, "more of it")
+
+
+PIECES = (
+    "[", "]", "[/", "/]", "[/]", "[@click=app.quit]", "[@click='app.bell']", "[link=file:///x]",
+    "=", "[bold]", "[/bold]", "[$primary]", "[#fff on red]", "\\", "\\[", "'", '"', ":boom:", "{",
+    "[b", "@", "(", ")", "\n", "\t", "\x1b[31m", "\x9b", "\u202e", "\x00", "text", "中", " ",
+    "👩‍🔬", "e\u0301", "%s", "$HOME", "[[", "]]", "[/x]", "auto", "[on", ";", "}", "<real_user>",
+)  # fmt: skip
+FUZZ = 10_000
+
+
+async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, sit: Sit) -> None:
+    """10,000 strings through every way by which text of others reaches a widget."""
+    luck = random.Random(8)
+    builder.start("r")
+    async with sit(builder.home, "r", SMALL) as seat:
+        area, hints = seat.app.trajectory, seat.app.hints
+        composer, prompt = seat.app.query_one(Composer), area.prompt
+        for number in range(FUZZ):
+            text = "".join(luck.choices(PIECES, k=luck.randrange(1, 12)))
+            frame.title(area, text)
+            frame.subtitle(area, line(span(text)))
+            strips = list(area.render_lines(Region(0, 0, 60, 1)))
+            assert safe_line(text).strip()[:8].strip() in strips[0].text, "shown as it is"
+            if number % 4 == 0:
+                hints.tell(text, "warning")
+                strips.append(hints.render_line(0))
+            elif number % 4 == 1:
+                composer.load_text(text)
+                strips += [composer.render_line(y) for y in range(2)]
+            elif number % 4 == 2:
+                prompt.value = text
+                strips.append(prompt.render_line(0))
+            else:
+                lines = block(text, 40)
+                strips += [seat.transcript.palette.strip(one, 40, Style()) for one in lines]
+            for segment in (one for strip in strips for one in strip):
+                assert safe(segment.text) == segment.text, text
+                assert segment.style is None or segment.style.link is None, text
+                assert "@click" not in (segment.style.meta if segment.style else {}), text
+        assert seat.app.is_running

@@ -71,11 +71,12 @@ def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None
 def test_a_line_of_a_megabyte(seeded: Seeded) -> None:
     with Session(["console", hostile_home.LONG], seeded[0].path, *HIGH) as session:
         session.until("following")
-        session.press("z", "g", "pagedown", "end", "v", "2", "g", "escape", "/", "mmm", "enter")
+        session.press("z", "g")
+        session.until("m" * 60)
+        session.press("pagedown", "end", "v", "2", "g", "escape", "/", "mmm", "enter")
         session.press("ctrl+q")
         assert session.ended() == 0
         _judge(session, HIGH)
-        assert "m" * 100 in recogniser.shown(bytes(session.captured))
 
 
 def test_names_of_rollouts_and_tasks_open_the_console(seeded: Seeded) -> None:
@@ -91,8 +92,8 @@ def test_names_of_rollouts_and_tasks_open_the_console(seeded: Seeded) -> None:
 def test_only_a_key_writes_the_clipboard_and_what_it_copies_is_safe(seeded: Seeded) -> None:
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH) as session:
         session.until("following")
-        session.press("5", "a [/x] word of mine", PASTE)
-        session.until("mine")
+        session.press("5", "a [/x] word of mine")
+        session.until("word of mine")
         session.press("\x1b[1;2H")  # shift+home selects the line
         assert b"\x1b]52" not in session.captured
         session.press("ctrl+c")

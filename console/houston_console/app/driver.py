@@ -2,8 +2,9 @@
 
 `SafeText` keeps hostile bytes out of widgets; this driver stands behind it, where Textual writes.
 It passes the sequences that Textual 8.2 itself writes (colours, cursor positions, the modes of
-`LinuxDriver`, pointer shapes) and makes every other control character visible. It cannot tell a
-colour of ours from one in a text: that is the first filter's part.
+`LinuxDriver`, pointer shapes) and replaces every other control character. It cannot tell a colour
+of ours from one in a text: that is the first filter's part. It shares no code with the first, so
+that one fault cannot open both.
 """
 
 import re
@@ -13,23 +14,22 @@ from typing import Protocol, TextIO, runtime_checkable
 from rich.console import Console
 from textual.drivers.linux_driver import LinuxDriver
 
-from houston_shared.safe_text import safe
-
 _COLOURS = r"\[[0-9;:]*m"
-_SCREEN = (
+SCREEN = (
     rf"{_COLOURS}|\[[0-9]+;[0-9]+H|\[H"
     r"|\[\?(?:7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
     r"|\[\?(?:2026|2048)\$p|\[>[0-9]{1,2}u|\[<u"
 )
 _POINTER = re.compile(r"\x1b\]22;[a-z-]{1,20}\x07")
 _CLIPBOARD = re.compile(r"\x1b\]52;c;[A-Za-z0-9+/=]*\x07")
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 BELL = "\x07"
 
 
 def only(sequences: str, data: str) -> str:
     """`data` with nothing that a terminal obeys but sequences that match after their ESC."""
     parts = re.split(rf"(\x1b(?:{sequences}))", data)
-    parts[::2] = map(safe, parts[::2])
+    parts[::2] = (_OBEYED.sub("\ufffd", part) for part in parts[::2])
     return "".join(parts)
 
 
@@ -53,7 +53,7 @@ class SafeDriver(LinuxDriver):
             if isinstance(self._app, Presses) and self._app.may_copy():
                 super().write(data)
             return
-        super().write(data if _POINTER.fullmatch(data) else only(_SCREEN, data))
+        super().write(data if _POINTER.fullmatch(data) else only(SCREEN, data))
 
 
 class _Coloured:
