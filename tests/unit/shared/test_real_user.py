@@ -13,6 +13,7 @@ from houston_shared.records import Delivered
 LESS = ["<", "&lt;", "&LT;", "&#60;", "&#x3c;", "&#x3C;", "\uff1c", "\ufe64", "%3c", "\\u003c"]
 SLASH = ["", "/", " / ", "\u200b/"]
 NAMES = [
+    "ʀᴇᴀʟ_ᴜꜱᴇʀ", "🅁🄴🄰🄻_🅄🅂🄴🅁", "r\u0301eal_user", "r3a1_u$er", "reaI_user", "re\x08al_user",
     "real_user", "REAL_USER", "Real_User", "real user", "real-user", "realuser", "r e a l_user",
     "re\u200bal_user", "re\u00adal_us\u2060er", "real\uff3fuser", "\uff52\uff45\uff41\uff4c_user",
     "r&#101;al_user", "real&#95;user", "real&lowbar;user", "real\n_user", "re\x00al_user",
@@ -37,7 +38,8 @@ def test_look_alikes_are_disarmed_and_counted(tag: str) -> None:
     [
         "a < b && c > d", "for i in range(3): x <<= 1", "real_user is a name", "<user>real</user>",
         "if a <real: pass", "<really_used>", "&lt;p&gt;", "100 % 3c", "中文 <名字> 测试",
-        "<real_estate>", r"C:\u003c",
+        "<real_estate>", r"C:\u003c", "a < real_user: b", "cout << real_user << 3;",
+        "if n < real_user_count > 3", "<real.user@example.org>", "&amp;lt;real_user>",
     ],
 )  # fmt: skip
 def test_clean_text_comes_back_byte_for_byte(text: str) -> None:

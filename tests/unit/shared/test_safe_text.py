@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_shared.safe_text import SafeText, safe, safe_line
+from houston_shared.safe_text import SafeText, safe, safe_cells, safe_line
 
 HOSTILE = (
     {*map(chr, range(32))} - {"\n", "\t"}
@@ -32,6 +32,11 @@ def test_no_hostile_character_passes(text: str | bytes) -> None:
         ("a\x7fb", "a␡b"),
         ("\ud800", "\ufffd"),
         (b"bad \xff", "bad \ufffd"),
+        ("ad\u200bmin", "ad<U+200B>min"),
+        ("a\U000e0041", "a<U+E0041>"),
+        ("a\ufe01", "a<U+FE01>"),
+        ("one\u2028two", "one<U+2028>two"),
+        ("a" + "\u0301" * 500, "a" + "\u0301" * 8 + "<492 more marks>"),
     ],
 )
 def test_hostile_text_becomes_visible(hostile: str | bytes, shown: str) -> None:
@@ -39,7 +44,8 @@ def test_hostile_text_becomes_visible(hostile: str | bytes, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["plain", "tab\there\n", "中文 → é 👩‍🔬", "[/not markup]", "a\u0301"]
+    "text",
+    ["plain", "tab\there\n", "中文 → é 👩‍🔬", "[/not markup]", "a\u0301", "न\u200dही", "❤\ufe0f"],
 )
 def test_clean_text_stays(text: str) -> None:
     assert safe(text) == text
@@ -49,3 +55,24 @@ def test_one_line_is_one_line() -> None:
     assert "\n" not in safe_line("a\nb\tc")
     assert isinstance(safe("a") + "\x1b", SafeText)
     assert safe("a") + "\x1b" == "a␛"
+
+
+@given(st.text())
+def test_there_is_no_other_way_to_one(text: str) -> None:
+    made = (SafeText(text), safe("") + text, SafeText(text[::-1]), safe(safe(text)))
+    for one in made:
+        assert type(one) is SafeText
+        assert not set(one) & HOSTILE
+    assert SafeText(made[0]) is made[0]
+
+
+@given(st.text())
+def test_an_editor_counts_the_same_characters(text: str) -> None:
+    shown = safe_cells(text)
+    assert len(shown) == len(text)
+    assert not set(shown) & HOSTILE - {"\n"}
+    assert all(
+        one == two
+        for one, two in zip(text, shown, strict=True)
+        if one.isascii() and one >= " " and one != "\x7f"
+    )
