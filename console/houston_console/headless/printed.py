@@ -3,7 +3,7 @@
 An observation holds a cut of it, and says so; here is the rest. The layout is the host's (see
 `hosts/terminal_log.py`): `<host root>/rollouts/<rollout>/terminals/<name>/log.<offset>`. Nothing is
 interpreted but line ends: what moved a cursor is shown as glyphs, and the marks that the terminal's
-shell writes for the daemon are left out.
+shell writes for the daemon are left out; secrets that this process knows are too.
 """
 
 import codecs
@@ -14,6 +14,7 @@ from pathlib import Path
 from houston_console.headless.page import Page, span
 from houston_shared.records import TerminalSpan
 from houston_shared.safe_text import safe
+from houston_shared.secret_values import redact
 
 _BLOCK = 1 << 20
 _PREFIX = "log."
@@ -31,7 +32,7 @@ def show(page: Page, host_root: str, rollout: str, printed: TerminalSpan) -> Non
         page.line("    ", span("its log is not on this machine", "dim"))
         return
     for text in _lines(blocks(folder, printed.start, printed.end)):
-        page.line("    │ ", safe(_MARK.sub("", text)))
+        page.line("    │ ", safe(redact(_MARK.sub("", text))))
     page.line("    ", span(f"byte for byte in {folder}", "dim"))
 
 
