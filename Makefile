@@ -1,9 +1,10 @@
 # make demo and make test do all of their own set-up; nothing has to be installed by hand.
 #   make demo    a daemon, two rollouts on a real model, the console
 #   make test    linters, types, layering, every test with real processes, model and vLLM
+#   make soak    daemon, workers and engines killed over and over, for long
 #   make bench   figures as JSON in bench/results/
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint types layers unit system test-system engine pictures clean
+.PHONY: help demo test soak bench lint types layers unit system test-system engine pictures clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -14,7 +15,7 @@ SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 TEST_SYSTEM := gcc:cc libc6-dev:cc
 
 help:
-	@sed -n '2,4p' $(MAKEFILE_LIST) | sed 's/^# *//'
+	@sed -n '2,5p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -75,6 +76,11 @@ layers: $(BIN)/.dev
 # Real processes on two cores get in each other's way: what fails beside others must pass alone.
 unit: $(BIN)/.dev
 	$(BIN)/pytest -n 2 --dist loadfile $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
+
+# Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
+# where it was broken off. The sum is kept in bench/results/soak.json.
+soak: $(BIN)/.dev
+	$(BIN)/python -m tests.faults.soak $(ARGS)
 
 bench: $(BIN)/.dev
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done

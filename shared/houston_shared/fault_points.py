@@ -59,10 +59,10 @@ POINTS: dict[str, tuple[str, str]] = {
         "a large body is on disk, its transaction has not begun",
     ),
     "recorder.checkpoint.before": (
-        "recorder/maintenance.py",
+        "recorder/checkpoints.py",
         "the WAL is about to be copied into the database",
     ),
-    "recorder.checkpoint.after": ("recorder/maintenance.py", "the WAL was copied"),
+    "recorder.checkpoint.after": ("recorder/checkpoints.py", "the WAL was copied"),
     "recorder.head.before": (
         "recorder/head_file.py",
         "the head is about to be written beside its place",

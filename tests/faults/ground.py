@@ -35,6 +35,8 @@ ROOT = Path(__file__).parents[2]
 ENGINE = "small"
 """Name of the engine that the daemon starts itself (`engine.py`)."""
 READY_SECONDS = 30.0
+ENDS_WITH_IT = ("daemon.supervisor", "service.nursery", "rollout.worker", "recorder.search")
+"""Processes that never outlive a daemon; engines, their logs and terminals do."""
 ORPHAN_SECONDS = 2.0
 """A dead daemon's processes are gone after this time."""
 
@@ -127,15 +129,15 @@ class Ground:
         assert self.process
         code = self.process.wait(seconds)
         end = time.monotonic() + ORPHAN_SECONDS
-        while left := self.own():
+        while left := [pid for word in ENDS_WITH_IT for pid in self.own(word)]:
             if time.monotonic() > end:
                 self.orphans += [command_line(Path(f"/proc/{pid}")) for pid in left]
                 break
             time.sleep(0.02)
         return code
 
-    def own(self, word: str = "houston_daemon") -> list[int]:
-        """Living daemon, nursery and worker processes of this home, by their environment."""
+    def own(self, word: str) -> list[int]:
+        """Living processes of this home by a word of their command line."""
         mark = f"HOUSTON_WITNESS={self.witness}".encode()
         found = []
         for entry in Path("/proc").iterdir():

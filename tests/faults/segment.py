@@ -19,6 +19,7 @@ from houston_shared import wire
 from tests.faults import loads
 from tests.faults.ground import Ground, Speaker, history
 from tests.faults.history import check
+from tests.faults.reach import ONCE, WHEN, Means
 from tests.faults.stored import stored
 from tests.support.station import alive, command_line
 
@@ -27,94 +28,6 @@ WORKERS = "rollout.worker --endpoint"
 REACHED_SECONDS = 12.0
 """A point that is not reached within this time was missed."""
 
-START = "a start of the daemon"
-STOP = "a stop of the daemon"
-BEGIN = "a new rollout"
-OPEN = "a new workstation"
-WORKER = "the death of a worker"
-NURSERY = "the death of the nursery"
-PAUSE = "a pause"
-CANCEL = "a cancel of a paused workstation"
-FULL = "a full disk"
-LATE = "a stop while a worker hangs"
-LOST = "the death of a worker in mid-call"
-TOKENS = "a rollout on an engine of the daemon's own"
-WHEN: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "recorder.open.before",
-            "recorder.epoch.before",
-            "recorder.epoch.after",
-            "recorder.bind.before",
-            "recorder.bind.after",
-            "recorder.ballast.made",
-            "supervisor.lock.before",
-            "supervisor.lock.after",
-            "supervisor.recorder.before",
-            "supervisor.ready.before",
-            "supervisor.ready.after",
-            "supervisor.nursery.before",
-            "supervisor.nursery.after",
-        ),
-        START,
-    ),
-    **dict.fromkeys(
-        (
-            "recorder.close.before",
-            "recorder.close.after",
-            "supervisor.drain.before",
-            "supervisor.finish.before",
-            "supervisor.stop.before",
-            "supervisor.stop.after",
-        ),
-        STOP,
-    ),
-    **dict.fromkeys(("recorder.start.after", "worker.head.before", "worker.head.after"), BEGIN),
-    **dict.fromkeys(
-        (
-            "worker.workspace.copied",
-            "worker.workspace.placed",
-            "worker.shadow.made",
-            "worker.world.before",
-            "worker.terminal.token",
-            "worker.terminal.pane",
-            "worker.terminal.started",
-            "worker.command.noted",
-            "worker.command.handed",
-            "worker.file.before",
-            "worker.evaluation.before",
-            "worker.evaluation.after",
-            "worker.snapshot.written",
-            "worker.snapshot.named",
-            "worker.state.before",
-        ),
-        OPEN,
-    ),
-    **dict.fromkeys(
-        (
-            "recorder.ended.before",
-            "supervisor.died.before",
-            "supervisor.settle.before",
-            "supervisor.settle.after",
-            "nursery.reap.after",
-        ),
-        WORKER,
-    ),
-    "supervisor.nursery.lost": NURSERY,
-    "worker.pause.before": PAUSE,
-    "supervisor.leftovers.before": CANCEL,
-    "recorder.alone.before": FULL,
-    "supervisor.drain.late": LATE,
-    "worker.recover.before": LOST,
-    "worker.recover.after": LOST,
-    "supervisor.engine.started": TOKENS,
-    "supervisor.engine.recorded": TOKENS,
-    "supervisor.engine.ready": TOKENS,
-    "worker.request.before": TOKENS,
-}
-"""What must happen so that a point is reached; work alone reaches the others."""
-ONCE = ("hello", "open", "moved", "close", "resume", "fork", "summary", "child", "page")
-"""Second words of points that a process comes by once, or seldom."""
 RANDOM = ("daemon at random", "worker at random", "worker stopped", "engine at random")
 """Deaths without a point."""
 
@@ -180,13 +93,13 @@ class Segment:
     def kill_at(self, point: str, fault: str = "kill") -> bool:
         """Have whoever reaches `point` die; whether it was reached."""
         before = len(self.ground.fired())
-        when = WHEN.get(point, "")
+        when = WHEN.get(point)
         once = when or point.split(".")[1] in ONCE
         times = 1 if once else self._dice.randint(1, 4)
         self._terminals_killed |= point.startswith("worker.terminal")
-        if when == LOST:
+        if when is Means.LOST:
             self.ground.order("worker.intent.after", "kill")
-        if when == FULL:
+        if when is Means.FULL:
             self.ground.order("recorder.commit.before", "enospc@2")
         self.ground.order(point, f"{fault}@{times}")
         self._bring_about(when)
@@ -218,32 +131,32 @@ class Segment:
                 os.kill(pids[0], signal.SIGCONT)
         self.result.kills[kind] += 1
 
-    def _bring_about(self, when: str) -> None:
+    def _bring_about(self, when: Means | None) -> None:
         ground = self.ground
         match when:
-            case "a start of the daemon":
+            case Means.START:
                 (ground.home.path / "ballast").unlink(missing_ok=True)
                 ground.signal(signal.SIGKILL)
                 ground.ended()
-            case "a stop of the daemon":
+            case Means.STOP:
                 ground.until(lambda: self._processes(WORKERS), 10, "workers to drain")
                 ground.signal(signal.SIGTERM)
-            case "a new rollout":
+            case Means.BEGIN:
                 ground.rollouts(self._tasks["null"])
-            case "a new workstation":
+            case Means.OPEN:
                 ground.rollouts(self._tasks["station"])
-            case "the death of a worker":
+            case Means.WORKER:
                 self._end_one(WORKERS)
-            case "the death of the nursery":
+            case Means.NURSERY:
                 self._end_one("service.nursery")
-            case "a pause":
+            case Means.PAUSE:
                 self._pause_and_resume()
-            case "a cancel of a paused workstation":
+            case Means.CANCEL:
                 self._cancel_paused()
-            case "a stop while a worker hangs":
+            case Means.LATE:
                 self._end_one(WORKERS, signal.SIGSTOP)
                 ground.signal(signal.SIGTERM)
-            case "a rollout on an engine of the daemon's own":
+            case Means.TOKENS:
                 for pid in self._processes("engine.py"):
                     os.kill(pid, signal.SIGKILL)
                 ground.rollouts(self._tasks["tokens"])

@@ -1,0 +1,100 @@
+"""How each point is brought about: what must happen so that somebody comes by it."""
+
+import enum
+
+
+class Means(enum.Enum):
+    """What is done so that a point is reached."""
+
+    START = "a start of the daemon"
+    STOP = "a stop of the daemon"
+    BEGIN = "a new rollout"
+    OPEN = "a new workstation"
+    WORKER = "the death of a worker"
+    NURSERY = "the death of the nursery"
+    PAUSE = "a pause"
+    CANCEL = "a cancel of a paused workstation"
+    FULL = "a full disk"
+    LATE = "a stop while a worker hangs"
+    LOST = "the death of a worker in mid-call"
+    TOKENS = "a rollout on an engine of the daemon's own"
+
+
+WHEN: dict[str, Means] = {
+    **dict.fromkeys(
+        (
+            "recorder.open.before",
+            "recorder.epoch.before",
+            "recorder.epoch.after",
+            "recorder.bind.before",
+            "recorder.bind.after",
+            "recorder.ballast.made",
+            "supervisor.lock.before",
+            "supervisor.lock.after",
+            "supervisor.recorder.before",
+            "supervisor.ready.before",
+            "supervisor.ready.after",
+            "supervisor.nursery.before",
+            "supervisor.nursery.after",
+        ),
+        Means.START,
+    ),
+    **dict.fromkeys(
+        (
+            "recorder.close.before",
+            "recorder.close.after",
+            "supervisor.drain.before",
+            "supervisor.finish.before",
+            "supervisor.stop.before",
+            "supervisor.stop.after",
+        ),
+        Means.STOP,
+    ),
+    **dict.fromkeys(
+        ("recorder.start.after", "worker.head.before", "worker.head.after"), Means.BEGIN
+    ),
+    **dict.fromkeys(
+        (
+            "worker.workspace.copied",
+            "worker.workspace.placed",
+            "worker.shadow.made",
+            "worker.world.before",
+            "worker.terminal.token",
+            "worker.terminal.pane",
+            "worker.terminal.started",
+            "worker.command.noted",
+            "worker.command.handed",
+            "worker.file.before",
+            "worker.evaluation.before",
+            "worker.evaluation.after",
+            "worker.snapshot.written",
+            "worker.snapshot.named",
+            "worker.state.before",
+        ),
+        Means.OPEN,
+    ),
+    **dict.fromkeys(
+        (
+            "recorder.ended.before",
+            "supervisor.died.before",
+            "supervisor.settle.before",
+            "supervisor.settle.after",
+            "nursery.reap.after",
+        ),
+        Means.WORKER,
+    ),
+    "supervisor.nursery.lost": Means.NURSERY,
+    "worker.pause.before": Means.PAUSE,
+    "supervisor.leftovers.before": Means.CANCEL,
+    "recorder.alone.before": Means.FULL,
+    "supervisor.drain.late": Means.LATE,
+    "worker.recover.before": Means.LOST,
+    "worker.recover.after": Means.LOST,
+    "supervisor.engine.started": Means.TOKENS,
+    "supervisor.engine.recorded": Means.TOKENS,
+    "supervisor.engine.ready": Means.TOKENS,
+    "worker.request.before": Means.TOKENS,
+}
+"""What must happen so that a point is reached; work alone reaches the others."""
+ONCE = ("hello", "open", "moved", "close", "resume", "fork", "summary", "child", "page")
+"""Second words of points that a process comes by once, or seldom."""

@@ -1,0 +1,111 @@
+"""F1 for clients that outlive the recorder: what was not acked is sent again, and stored once.
+
+Workers of the daemon end with it; a worker elsewhere, or a person, does not, and says the same
+again to the next recorder. It is killed at each point where an answer is owed.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.recorder.verify import verify
+from houston_shared import faults
+from houston_shared.fault_points import POINTS
+from houston_shared.home import Home
+from tests.faults.history import History, check
+from tests.faults.lines import Line, Voice
+from tests.faults.stored import stored
+from tests.support.recorder_client import Person
+
+ROOT = Path(__file__).parents[2]
+OWED = ("batch", "transaction", "commit", "append", "deliver", "answer", "push", "publish", "blob")
+NAMES = [name for name in POINTS if name.startswith("recorder.") and name.split(".")[1] in OWED]
+EACH = 1
+"""Deaths at each point."""
+DEATH_SECONDS = 20
+
+
+class Lives:
+    """The recorder in a process of its own, started again after each death."""
+
+    def __init__(self, home: Home, orders: Path) -> None:
+        self.home = home
+        self._orders = orders
+        self.begin()
+
+    def begin(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/support/recorder_process.py"), str(self.home.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, faults.VARIABLE: str(self._orders)},
+        )
+        assert self.process.stdout
+        self.leases: dict[str, int] = json.loads(self.process.stdout.readline())
+
+    def lease(self, rollout: str) -> int:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(rollout + "\n")
+        self.process.stdin.flush()
+        return int(json.loads(self.process.stdout.readline()))
+
+
+def test_what_was_not_acked_is_sent_again_and_stored_once(tmp_path: Path) -> None:
+    dice = random.Random(11)
+    home, orders = Home(tmp_path / "home"), tmp_path / "orders"
+    orders.mkdir()
+    recorder = Lives(home, orders)
+    person = Person(home)
+    rollouts = person.start(3)
+    person.close()
+    recorder.leases = {rollout: recorder.lease(rollout) for rollout in rollouts}
+    history, failures = History(), []
+    lines = [Line(home, rollout, history) for rollout in rollouts]
+    voice = Voice(home, rollouts, history)
+
+    def caught(act: Any, *given: Any) -> None:
+        try:
+            act(*given)
+        except BaseException as problem:
+            failures.append(problem)
+            raise
+
+    for point in [*NAMES * EACH, ""]:
+        if point:
+            (orders / point).write_text(f"kill@{dice.randint(1, 6)}")
+        over = threading.Event()
+        threads = [
+            threading.Thread(target=caught, args=(one.live, recorder.leases[one.rollout], over))
+            for one in lines
+        ]
+        threads.append(threading.Thread(target=caught, args=(voice.live, over)))
+        for thread in threads:
+            thread.start()
+        if point:
+            assert recorder.process.wait(DEATH_SECONDS) == -9, point
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        if point:
+            recorder.begin()
+    recorder.process.communicate("")
+    fired = (orders / faults.FIRED).read_text().splitlines()
+    assert [line.split()[0] for line in fired] == NAMES * EACH
+    assert check(history, stored(home, contexts=False)) == []
+    assert verify(home).findings == ()
+    assert sum(ack.duplicate for ack in history.acked) > 0, "some deaths fell before the answer"
+
+
+@pytest.mark.parametrize("name", ["recorder.answer.before", "recorder.commit.after"])
+def test_the_points_where_an_answer_is_owed_are_among_them(name: str) -> None:
+    assert name in NAMES

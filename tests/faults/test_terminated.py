@@ -1,0 +1,68 @@
+"""F15: SIGTERM under load drains and ends with 0; a second one ends at once, and loses nothing."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.faults import loads
+from tests.faults.account import until_over, wrong
+from tests.faults.ground import Ground, Speaker
+
+DRAIN_BOUND = 10
+"""Seconds after which a drain, whatever hangs, is over."""
+FORCED_BOUND = 5
+"""A second signal takes one; the rest is a busy machine."""
+WORKER = "rollout.worker --endpoint"
+
+
+def busy(ground: Ground) -> Speaker:
+    ground.started()
+    speaker = Speaker(ground, "ann", 0.02)
+    speaker.rollouts = ground.rollouts(loads.null(ground, 60), 4)
+    speaker.rollouts += ground.rollouts(loads.workstation(ground, 8))
+    speaker.start()
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step > 3"), 20, "steps")
+    return speaker
+
+
+def goes_on(ground: Ground, speaker: Speaker) -> None:
+    assert ground.orphans == []
+    ground.started()
+    until_over(ground)
+    speaker.stop()
+    assert wrong(ground, speaker) == []
+    assert ground.stop() == 0
+
+
+def test_a_drain_ends_with_0_and_everything_goes_on_later(ground: Ground) -> None:
+    speaker = busy(ground)
+    ground.signal(signal.SIGTERM)
+    assert ground.ended(DRAIN_BOUND) == 0
+    deaths = (ground.home.logs / "daemon.log").read_text()
+    assert "again in" not in deaths, "a worker that leaves has not died"
+    goes_on(ground, speaker)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05, 0.5])
+def test_a_second_signal_ends_it_at_once(ground: Ground, pause: float) -> None:
+    """At any moment of a drain; a worker that hangs keeps it open."""
+    speaker = busy(ground)
+    for pid in ground.own(WORKER):
+        os.kill(pid, signal.SIGSTOP)
+    ground.signal(signal.SIGTERM)
+    time.sleep(pause)
+    ground.signal(signal.SIGTERM)
+    code = ground.ended(FORCED_BOUND)
+    assert code == (1 if pause else code)
+    goes_on(ground, speaker)
+
+
+def test_workers_that_hang_do_not_keep_a_drain_from_ending(ground: Ground) -> None:
+    speaker = busy(ground)
+    for pid in ground.own(WORKER):
+        os.kill(pid, signal.SIGSTOP)
+    ground.signal(signal.SIGTERM)
+    assert ground.ended(DRAIN_BOUND + 5) == 0
+    goes_on(ground, speaker)
