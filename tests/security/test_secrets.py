@@ -1,0 +1,279 @@
+"""Secrets never reach the database, the index, blobs, logs, the model or a command's output."""
+
+import http.server
+import json
+import random
+import sqlite3
+import string
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_shared.config import Secrets
+from houston_shared.home import Home
+from houston_shared.redaction import SHORTEST, Redactor
+from houston_shared.secret_values import values
+from houston_shared.store.blobs import read
+from tests.support.station import Station
+
+ALPHABET = string.ascii_letters + string.digits
+TEXT = "A line of ordinary text, with 3 numbers, a path /usr/bin/python3 and a hash 5d41402abc4b.\n"
+
+
+def made(count: int, seed: int) -> list[str]:
+    """Secrets of 8 to 60 characters."""
+    chance = random.Random(seed)
+    sizes = [chance.choice((8, 12, 20, 40, 60)) for _ in range(count)]
+    return ["".join(chance.choices(ALPHABET, k=size)) for size in sizes]
+
+
+SHAPED = {
+    "AWS_KEY_ID": "AKIA" + "Q7" * 8,
+    "GITHUB_TOKEN": "ghp_" + "a1B2" * 9,
+    "GITLAB_TOKEN": "glpat-" + "x9Y_" * 5,
+    "GOOGLE_KEY": "AIza" + "Sy-4_" * 7,
+    "HF_TOKEN": "hf_" + "Ab3" * 12,
+    "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlLW9mLXRoaXM",
+    "SK_KEY": "sk-proj-" + "Zz9_" * 8,
+    "SLACK_TOKEN": "xoxb-" + "123456789012-" * 2 + "abcdef",
+    "PRIVATE_KEY": (
+        "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7Zq1\n"
+        + "b64/+" * 10 + "\n-----END RSA PRIVATE KEY-----"
+    ),
+}  # fmt: skip
+
+
+# --- what is found in a text ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_a_key_is_known_by_its_looks(name: str) -> None:
+    shown = Redactor({}).text(f"before {SHAPED[name]} after")
+    assert shown == f"before [secret:{name}] after"
+    assert Redactor({}, shapes=False).text(SHAPED[name]) == SHAPED[name]
+
+
+def test_ordinary_text_stays_as_it_is() -> None:
+    words = [
+        TEXT,
+        "sk-learn, sk-estimator-doc-link-hidden and task-based-something-with-hyphens",
+        "hf_hub_download, ghp_, AKIA, xox, eyJ, glpat-, -----BEGIN PUBLIC KEY-----",
+        "[secret:HF_TOKEN] was here before",
+    ]
+    redactor = Redactor({"A_KEY": "Tr0ub4dor&3-and-more"})
+    assert [redactor.text(one) for one in words] == words
+
+
+def test_every_value_is_found_once_whole_or_in_part() -> None:
+    chance = random.Random(4)
+    secrets = {f"S{n}_TOKEN": value for n, value in enumerate(made(200, 4))}
+    redactor = Redactor(secrets)
+    for name, value in secrets.items():
+        around = TEXT[: chance.randrange(60)]
+        once = redactor.text(f"{around}{value}\n{around}")
+        assert once == f"{around}[secret:{name}]\n{around}"
+        assert redactor.text(once) == once
+        if len(value) > 16:
+            for cut in (value[:-1], value[:16], value[1:], value[-16:], value[:20] + "…"):
+                assert f"[secret:{name}]" in redactor.text(cut), (value, cut)
+    everything = " ".join(secrets.values())
+    assert not any(value in redactor.text(everything) for value in secrets.values())
+
+
+def test_forms_in_which_a_value_is_written() -> None:
+    value = 'p@ss "word"/with\\ünder\nand a second line of it'
+    redactor = Redactor({"DB_PASSWORD": value})
+    for text in (value, json.dumps({"x": value}), "and a second line of it"):
+        shown = redactor.text(text)
+        assert "[secret:DB_PASSWORD]" in shown
+        assert "second line" not in shown
+    assert redactor.value({"a": [value, ("x", 7)], value: None}) == {
+        "a": ["[secret:DB_PASSWORD]", ("x", 7)],
+        "[secret:DB_PASSWORD]": None,
+    }
+
+
+def test_which_variables_are_secret(tmp_path: Path) -> None:
+    file = tmp_path / "key.json"
+    file.write_text("{}")
+    environment = {
+        "OPENAI_API_KEY": "a" * 20, "hf_token": "b" * 20, "GOOGLE_CREDENTIALS": str(file),
+        "PATH": "/usr/bin", "MY_PIN": "c" * 20, "PUBLIC_KEY": "d" * 20, "EMPTY_KEY": "",
+    }  # fmt: skip
+    rules = Secrets(names=("MY_PIN",), ignore=("PUBLIC_KEY",))
+    assert set(values(environment, rules)) == {"OPENAI_API_KEY", "hf_token", "MY_PIN"}
+    assert Redactor({"A_KEY": "x" * (SHORTEST - 1)}).names == ()
+
+
+# --- the whole station ---------------------------------------------------------------------------
+
+FROM_ENVIRONMENT = made(140, 1)
+FROM_CONFIGURATION = made(40, 2)
+NAMED = made(20, 3)
+SECRETS = [*FROM_ENVIRONMENT, *FROM_CONFIGURATION, *NAMED]
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """A chat endpoint that refuses a key and quotes it."""
+
+    def do_GET(self) -> None:
+        self._refuse()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._refuse()
+
+    def _refuse(self) -> None:
+        key = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        said = json.dumps({"error": {"message": f"Incorrect API key provided: {key}."}}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def station(tmp_path: Path, endpoint: str) -> Iterator[Station]:
+    made = Station(tmp_path)
+    given = "\n".join(f'C{n}_TOKEN = "{v}"' for n, v in enumerate(FROM_CONFIGURATION))
+    made.home.mkdir(mode=0o700)
+    (made.home / "houston.toml").write_text(
+        f"""
+[secrets]
+names = [{", ".join(f'"PIN_{n}"' for n in range(len(NAMED)))}]
+[engines.refusing]
+kind = "chat"
+url = "{endpoint}"
+model = "m"
+api_key_env = "S0_KEY"
+[engines.refusing.environment]
+{given}
+"""
+    )
+    kinds = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
+    made.environment |= {f"S{n}_{kinds[n % 5]}": v for n, v in enumerate(FROM_ENVIRONMENT)}
+    made.environment |= {f"PIN_{n}": v for n, v in enumerate(NAMED)}
+    made.start()
+    yield made
+    made.clear()
+
+
+def script(station: Station) -> str:
+    """What an agent does with files that hold every secret; its own words hold none."""
+    steps: list[dict[str, Any]] = [
+        {"name": "run_command", "arguments": {"command": "cat secrets.txt"}},
+        {"name": "run_command", "arguments": {"command": "python3 slow.py"}},
+        {"name": "open_file", "arguments": {"path": "secrets.txt"}},
+        {"name": "search_dir", "arguments": {"search_term": "value", "dir_path": "."}},
+        {"name": "run_command", "arguments": {"command": "sed s/value/other/ secrets.txt > b.txt"}},
+        {"name": "run_command", "arguments": {"command": "cat long.txt; env; ls"}},
+        {"name": "open_file", "arguments": {"path": "no-such-file"}},
+        {"name": "eval", "arguments": {}},
+        {"name": "sleep", "arguments": {"sleep_time": 60}},
+    ]
+    calls = [{"thought": "look", "calls": [one]} for one in steps]
+    return station.script(calls)
+
+
+def test_no_door_lets_a_secret_in(station: Station) -> None:
+    lines = "".join(f"value {n}: {one}\n" for n, one in enumerate(SECRETS))
+    shaped = "".join(f"{value}\n" for value in SHAPED.values())
+    slow = (
+        "import time\n"
+        f"for one in {SECRETS[:40]!r}:\n"
+        "    print(one[:5], end='', flush=True); time.sleep(0.01); print(one[5:], flush=True)\n"
+    )
+    everything = " ".join(SECRETS) + "\n" + shaped
+    evaluate = (
+        "import json, sys\n"
+        f"sys.stderr.write({everything!r})\n"
+        f"print(json.dumps({{'overall_score': 3, 'said': {SECRETS[7]!r}}}))\n"
+    )
+    files = {
+        "secrets.txt": lines + shaped,
+        "slow.py": slow,
+        "long.txt": "".join(f"{one} " * 200 + "\n" for one in SECRETS[:20]),
+        f"{SECRETS[3]}.txt": "named after one\n",
+    }
+    told = f"Keep quiet about {everything * 12}".replace("\n", " ")  # long enough for a blob
+    task = station.task(
+        "secret", files=files, evaluate=evaluate, instructions=told, sandbox="bubblewrap"
+    )
+    (rollout,) = station.rollout(task, script(station))
+    station.until(lambda: len(station.steps(rollout)) >= 8, 60, "the steps")
+    for text in SECRETS[:3]:
+        station.run("guide", rollout, f"The key is {text}.")
+    station.run("guide", rollout, "--wake", "All of them: " + everything)
+    station.until(lambda: station.show(rollout)["state"] == "finished", 60, "its end")
+    (refused,) = station.rollout(task, "refusing")
+    assert "Incorrect API key provided: [secret:S0_KEY]" in station.ended(refused, 30)["reason"]
+    (ended,) = station.rollout(task, script(station))
+    station.run("rollout", "cancel", ended, "--reason", f"because of {SECRETS[9]}")
+    station.ended(ended, 30)
+    outputs = [
+        station.run(*words, "--json").stdout
+        for words in (
+            ("steps", rollout), ("context", rollout, "3"), ("rollout", "show", rollout),
+            ("rollout", "show", refused), ("rollout", "show", ended),
+            ("guidance", rollout), ("log",), ("log", "--audit"),
+            ("tail", rollout), ("rollout", "list"), ("task", "list"), ("daemon", "status"),
+            ("search", "value"),
+        )
+    ]  # fmt: skip
+    assert "[secret:S0_KEY]" in outputs[0], "they were there, and were taken out"
+    assert found(outputs) == []
+    assert found([station.run("daemon", "logs").stdout]) == []
+    assert stored(station) == []
+    station.stop()
+    assert stored(station) == []
+    assert indexed(station) == []
+
+
+def found(texts: list[str]) -> list[str]:
+    return [one for text in texts for one in [*SECRETS, *SHAPED.values()] if one in text]
+
+
+def stored(station: Station) -> list[str]:
+    """Which secret stands in which file of the home; blobs as they are read."""
+    home = Home(station.home)
+    files = [file for file in station.home.rglob("*") if file.is_file()]
+    assert {"houston.db", "search.db"} <= {file.name for file in files}
+    assert any(home.blobs in file.parents for file in files)
+    hits = []
+    for file in files:
+        if file.name == "houston.toml":
+            continue
+        data = read(home, file.stem) if home.blobs in file.parents else file.read_bytes()
+        for one in [*SECRETS, *SHAPED.values()]:
+            forms = {one, json.dumps(one)[1:-1]}
+            hits += [f"{one} in {file.name}" for form in forms if form.encode() in (data or b"")]
+    return hits
+
+
+def indexed(station: Station) -> list[str]:
+    """Which secrets the index would find: it holds words, not texts."""
+    connection = sqlite3.connect(f"file:{station.home}/search.db?mode=ro", uri=True)
+    match = "SELECT count(*) FROM entries WHERE entries MATCH ?"
+    try:
+        assert connection.execute(match, ('"secret S1 TOKEN"',)).fetchone()[0]
+        words = [f'"{one}"' for one in SECRETS]
+        return [one for one in words if connection.execute(match, (one,)).fetchone()[0]]
+    finally:
+        connection.close()
