@@ -42,6 +42,7 @@ def messages(rollout: str) -> list[wire.FromPerson]:
         wire.StartRollouts(request=os.urandom(4).hex(), specs=(spec(),)),
         wire.StopDaemon(),
         wire.Steer(rollout=rollout, action="cancel"),
+        wire.EraseBodies(rollout=rollout),
     ]
 
 

@@ -16,6 +16,7 @@ from houston_daemon.recorder.upkeep import remainder
 from houston_daemon.recorder.verify_findings import Findings
 from houston_daemon.recorder.verify_replay import Replay
 from houston_shared.errors import ExitCode
+from houston_shared.secret_values import redact
 from houston_shared.store import blobs, bodies, chain, schema
 from houston_shared.wire import Done, EraseBodies
 
@@ -49,9 +50,9 @@ def erase(store: Store, message: EraseBodies, author: Author) -> Done:
         by=author.by,
         seqs=tuple(seq for seq, _ in left),
         remainders=tuple(digest for _, digest in left),
-        reason=message.reason,
+        reason=redact(message.reason),
         archive=message.archive,
-        uid=author.uid,
+        **author.fields,
     )
     return Done(seq=store.journal.append(Key(message.rollout), "erased", body))
 

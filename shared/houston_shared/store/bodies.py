@@ -205,6 +205,9 @@ class Erased(Record, frozen=True):
     archive: str = ""
     """The file that holds the rollout as it was; empty where nothing was kept."""
     uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 class Repaired(Record, frozen=True):
