@@ -75,7 +75,7 @@ class Sandbox(Settings, frozen=True):
     """Device files that are mapped."""
     gpus: bool = False
     """Map `/dev/nvidia*`."""
-    processes: Limit = 8_192
+    processes: Limit = 4_096
     """Most processes and threads of the rollout at once, over all its sessions; 0 is no limit."""
     memory_mb: Limit = 0
     """Most memory of the rollout, in MB of 1,048,576 bytes; 0 is nine tenths of the machine's."""

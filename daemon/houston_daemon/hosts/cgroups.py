@@ -106,14 +106,22 @@ class Groups:
         """Let no process fork while others are ended; with `limits`, as before again."""
         self._limit_processes(limits.processes if limits else 1)
 
-    def end(self) -> bool:
-        """End every process and remove the groups and the note; False when some would not go."""
+    def end_processes(self) -> None:
+        """End every process; a sandbox's first takes all others along.
+
+        None can fork meanwhile. Some may still be going when this returns, after two seconds.
+        """
         deadline = time.monotonic() + _END_SECONDS
         with contextlib.suppress(OSError):
             self._limit_processes(1)
         while (found := self.pids() - {os.getpid()}) and time.monotonic() < deadline:
-            processes.send(found, signal.SIGKILL)
+            processes.send(sorted(found), signal.SIGKILL)  # the first of a sandbox is the oldest
             time.sleep(0.01)
+
+    def end(self) -> bool:
+        """End every process and remove the groups and the note; False when some would not go."""
+        deadline = time.monotonic() + _END_SECONDS
+        self.end_processes()
         left = list(self._folders.values())
         while (left := [folder for folder in left if not _remove(folder)]) and (
             time.monotonic() < deadline

@@ -7,6 +7,7 @@ a session stays a session. A shell that starts them again and again is ended at 
 """
 
 import asyncio
+import contextlib
 import logging
 import signal
 import threading
@@ -202,15 +203,14 @@ class Guard:
             ended = usage.end(lambda: self._in(chosen) - spared, held=bool(self.groups.doors))
         finally:
             if self.groups.doors:
-                self.groups.freeze_number(self._limits)
+                with contextlib.suppress(FileNotFoundError):  # the rollout has ended meanwhile
+                    self.groups.freeze_number(self._limits)
         log.warning("%d processes were ended", ended)
 
     def _in(self, chosen: set[str]) -> set[int]:
         """Living processes of the chosen sandboxes."""
         pids = self.groups.pids() if self.groups.doors else self._members()
-        found = usage.by_sandbox(pids)
-        inside = [pid for space in chosen if space in found for pid in found[space].pids]
-        return {pid for pid in inside if not _done(pid)}
+        return {pid for pid in pids if usage.space_of(pid) in chosen and not _done(pid)}
 
     def _tell(self, kind: Kind, said: str) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ _SHARE = 0.9
 class Limits:
     """Limits of one rollout over all that it runs, evaluators too; 0 is none."""
 
-    processes: int = 8_192
+    processes: int = 4_096
     """Processes and threads."""
     memory: int = 0
     """Bytes."""

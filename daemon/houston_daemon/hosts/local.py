@@ -43,6 +43,7 @@ from houston_daemon.hosts.tmux import MARK, Tmux, socket_for
 from houston_shared.errors import HoustonError
 
 _UNLIMITED = Limits(processes=0)
+_CROWD = 256
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
@@ -202,6 +203,10 @@ class LocalHost:
     async def destroy_terminals(self) -> None:
         """End every terminal of the rollout, and its tmux server."""
         folder = self.folder / "terminals"
+        await self._let_go()
+        groups = cgroups.find(self._groups_note)
+        if groups is not None and groups.tasks() > _CROWD:  # looking at each of them takes time
+            await asyncio.to_thread(groups.end_processes)
         for path in folder.glob("*/state.json"):
             found = await self._find(path.parent.name)
             if found is not None:
@@ -212,8 +217,7 @@ class LocalHost:
         # Also where the opening was cut off, or somebody has removed the rollout's folder.
         if mark := workspace_copy.mark_of(self._note):
             await asyncio.to_thread(processes.end_marked, mark)
-        await self._let_go()
-        if groups := cgroups.find(self._groups_note):
+        if groups is not None:
             await asyncio.to_thread(groups.end)
         self._groups_note.with_suffix(".network").unlink(missing_ok=True)
 

@@ -14,12 +14,15 @@ _ESCAPE = re.compile(
     r"|\x1b[PX^_][^\x1b]*\x1b\\"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]+[0-~]"  # character sets
     r"|\x1b[0-Z\\^-~]"  # single ones (but not CSI)
+    r"|\x1b\[[0-?]*[ -/]*[@H-JL-~]"  # colours and whatever else moves nothing here
 )
 _CSI = re.compile(r"\x1b\[([0-?]*)[ -/]*([@-~])")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?\Z")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _PIECE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f]+")
-_MAX_COLUMN = 100_000
+_MAX_COLUMN = 1_000
+"""How far right the cursor is moved: a terminal stops at its margin, and a row of spaces for every
+few bytes that were printed would fill the memory (100,000 columns: 10 GB for 1 MB of output)."""
 _SCREEN_ROWS = 200
 _TAIL = 5000
 
@@ -94,16 +97,16 @@ class _Screen:
             return
         parameters, final = match.groups()
         first = parameters.split(";")[0]
-        count = int(first) if first.isdigit() else 0
+        count = int(first[:9]) if first.isdigit() else 0  # int() refuses thousands of digits
         step = min(max(1, count), _MAX_COLUMN)
         if final == "K":
             self._erase(count)
         elif final == "C":
-            self.column = min(self.column + step, _MAX_COLUMN)
+            self.column = max(self.column, min(self.column + step, _MAX_COLUMN))
         elif final == "D":
             self.column = max(0, self.column - step)
         elif final == "G":
-            self.column = step - 1
+            self.column = min(step, _MAX_COLUMN) - 1
         elif final in "AF":
             self.row = max(0, len(self.rows) - _SCREEN_ROWS, self.row - step)
             self.column = 0 if final == "F" else self.column

@@ -35,7 +35,7 @@ def by_sandbox(pids: Iterable[int]) -> dict[str, Used]:
     found: dict[str, Used] = {}
     for pid in pids:
         try:
-            space = os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+            space = space_of(pid)
             pages = Path(f"/proc/{pid}/statm").read_text().split()
             tasks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[17])
         except OSError:
@@ -48,9 +48,17 @@ def by_sandbox(pids: Iterable[int]) -> dict[str, Used]:
     return found
 
 
+def space_of(pid: int) -> str:
+    """The pid namespace of a process; empty when it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
 def own_space() -> str:
     """The pid namespace of this process: bubblewrap's outer half runs in it."""
-    return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    return space_of(os.getpid())
 
 
 def proportional(pids: Iterable[int]) -> int:
