@@ -62,11 +62,12 @@ class FromWorker(Wire, frozen=True, kw_only=True):
     """Active time of the rollout so far, microseconds (monotonic; without pauses and downtime)."""
 
 
-class Hello(FromWorker, frozen=True, kw_only=True):
+class Hello(FromWorker, frozen=True, kw_only=True, omit_defaults=False):
     """A worker begins; answered with `Welcome`."""
 
     pid: int
     protocol: int = PROTOCOL
+    """Always sent: left out, the reader would take its own for the sender's."""
 
 
 class ReadSteps(FromWorker, frozen=True, kw_only=True):

@@ -1,0 +1,151 @@
+"""`houston backup`: made while the daemon works, a home itself, restored and gone on with."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.verify import verify
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from tests.support import station as real
+from tests.support.full_home import fill, flip
+from tests.support.recorder_client import Station, Worker, until
+
+STEP = {"thought": "Look.", "calls": [{"name": "run_command", "arguments": {"command": "true"}}]}
+
+
+@pytest.fixture
+def station(tmp_path: Path) -> Iterator[real.Station]:
+    made = real.Station(tmp_path)
+    yield made
+    made.clear()
+
+
+def test_made_under_load_restored_elsewhere_and_gone_on_with(
+    station: real.Station, tmp_path: Path
+) -> None:
+    engine = station.script([{**STEP, "delay": 0.05}] * 600)
+    station.start()
+    one, two = station.rollout(station.task(sandbox="none"), engine, n=2)
+    station.until(lambda: station.show(one)["steps"] >= 3)
+    (made,) = station.json("backup")
+    (shown,) = station.json("backup", "--list")
+    assert shown == made
+    station.until(lambda: station.show(one)["steps"] > 5, why="it goes on beside the backup")
+    later = {name: station.show(name)["steps"] for name in (one, two)}
+    for name in (one, two):
+        station.run("rollout", "cancel", name)
+    station.stop()
+
+    other = real.Station(tmp_path / "other")
+    other.folder.mkdir()
+    other.host_root = station.host_root
+    other.environment["HOUSTON__HOSTS__ROOT"] = str(station.host_root)
+    folder = station.home / "backups" / made["name"]
+    said = other.run("backup", "--restore", str(folder)).stdout
+    assert f"to event {made['seq']}" in said
+    assert other.run("backup", "--restore", str(folder), code=78).stderr.count("not empty")
+    assert other.run("verify").stdout.startswith("Sound")
+    then = {name: other.show(name)["steps"] for name in (one, two)}
+    assert all(then[name] < later[name] for name in then)
+    try:
+        other.start()
+        for name in (one, two):
+            other.until(lambda n=name: other.show(n)["steps"] > then[n], why=f"{name} goes on")
+    finally:
+        other.clear()
+    assert other.run("verify").stdout.startswith("Sound")
+
+
+def test_a_copy_holds_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    home = station.home
+    home.configuration.write_text("# mine\n")
+    stray = home.blobs / "aa" / ("a" * 64 + ".zst")
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_bytes(b"named by nobody")
+    made = backup.make(home, tmp_path / "elsewhere")
+    station.stop()
+    copy = Home(tmp_path / "elsewhere" / made.name)
+    assert sorted(path.name for path in copy.path.iterdir()) == [
+        "blobs", "chain.head", "houston.db", "houston.toml", "manifest.json",
+    ]  # fmt: skip
+    assert len(list(copy.blobs.rglob("*.zst"))) == made.blobs == 1
+    assert verify(copy).findings == ()
+    assert backup.read(copy.path) == made
+    flip(copy.database, copy.database.stat().st_size // 2, 1)
+    with pytest.raises(HoustonError, match="is not the file that was backed up"):
+        backup.restore(copy.path, Home(tmp_path / "new"))
+
+
+def test_writing_goes_on_while_the_copy_is_made(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    worker = station.working()
+    over = threading.Event()
+    done: list[int] = []
+
+    def work(worker: Worker) -> None:
+        step = 0
+        while not over.is_set():
+            step += 1
+            worker.step(step)
+            done.append(step)
+
+    thread = threading.Thread(target=work, args=(worker,))
+    thread.start()
+    assert until(lambda: len(done) > 50)
+    try:
+        for _ in range(3):
+            before = len(done)
+            made = backup.make(station.home)
+            assert made.seq >= 4 * before
+            assert until(lambda n=before: len(done) > n)
+    finally:
+        over.set()
+        thread.join()
+    station.stop()
+    names = [one.name for one in backup.listed(station.home)]
+    assert len(names) == 3
+    assert backup.prune(station.home, 2) == names[:1]
+    assert [one.name for one in backup.listed(station.home)] == names[1:]
+
+
+def test_an_unsound_home_makes_no_backup(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    station.stop()
+    next(station.home.blobs.rglob("*.zst")).unlink()
+    with pytest.raises(HoustonError) as problem:
+        backup.make(station.home)
+    assert problem.value.code == ExitCode.DAMAGED
+    assert list(station.home.backups.iterdir()) == [], "nothing that could be taken for one"
+
+
+def test_the_daemon_makes_one_by_itself_in_a_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from houston_daemon.service import nightly
+    from houston_shared.config import load
+
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    monkeypatch.setattr(nightly, "FIRST_SECONDS", 0.0)
+    for _ in range(2):
+        loaded = load(str(station.home.path), environment={"HOUSTON__BACKUP__EVERY_HOURS": "1"})
+        child = nightly.Nightly(loaded)
+        now = 1e9
+
+        def look(child: nightly.Nightly = child, now: float = now) -> bool:
+            child.look(now)
+            return bool(backup.listed(station.home))
+
+        assert until(look, 60)
+        child.stop()
+    station.stop()
+    (made,) = backup.listed(station.home)
+    assert json.loads((station.home.backups / made.name / "manifest.json").read_bytes())

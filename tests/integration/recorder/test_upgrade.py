@@ -1,0 +1,140 @@
+"""An older home is kept and then migrated, or left as it is; newer ones are refused."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.recorder.verify import verify
+from houston_shared import wire
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import schema
+from tests.support.full_home import fill
+from tests.support.recorder_client import Station
+
+ADDED = "ALTER TABLE rollouts ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue';"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home that the schema before wrote."""
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    station.stop()
+    return station.home
+
+
+def newer(monkeypatch: pytest.MonkeyPatch, *added: str) -> None:
+    """From here on this Houston knows more migrations."""
+    known, pending = schema.VERSION, schema.pending
+
+    def more(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+        found = schema.version_of(connection)
+        steps = [(known + number, sql) for number, sql in enumerate(added, 1)]
+        return pending(connection) + [step for step in steps if step[0] > found]
+
+    monkeypatch.setattr(schema, "pending", more)
+    monkeypatch.setattr(schema, "VERSION", known + len(added))
+
+
+def kept(home: Home) -> list[Path]:
+    return sorted(home.backups.glob("before-schema-*.db")) if home.backups.exists() else []
+
+
+def test_an_older_home_is_kept_and_then_migrated(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = schema.VERSION
+    (events,) = _one(home.database, "SELECT count(*) FROM events")
+    newer(monkeypatch, ADDED, "CREATE TABLE extra (id INTEGER PRIMARY KEY);")
+    caplog.set_level("INFO", "houston.recorder")
+    station = Station(home.path).start()
+    assert station.query("SELECT DISTINCT colour FROM rollouts") == [("blue",)]
+    worker = station.worker(station.query("SELECT id FROM rollouts")[0][0])
+    assert worker.welcome.next_step == 3
+    station.stop()
+    (copy,) = kept(home)
+    assert str(copy) in caplog.text, "the log names it"
+    assert _one(copy, "PRAGMA user_version") == (known,)
+    assert _one(copy, "SELECT count(*) FROM events") == (events,)
+    assert verify(home).findings == ()
+    Station(home.path).start().stop()
+    assert kept(home) == [copy], "only once"
+
+
+def test_a_migration_that_fails_leaves_the_home_as_it_was(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _dump(home)
+    with monkeypatch.context() as later:
+        newer(later, ADDED, "ALTER TABLE nowhere ADD COLUMN x;")
+        with pytest.raises(HoustonError, match="left as it was"):
+            Station(home.path).start()
+    assert _dump(home) == before
+    assert len(kept(home)) == 1
+    Station(home.path).start().stop()
+    assert verify(home).findings == ()
+
+
+def test_a_newer_home_is_refused_with_a_sentence(home: Home) -> None:
+    connection = sqlite3.connect(home.database)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    for act in (lambda: Station(home.path).start(), lambda: verify(home)):
+        with pytest.raises(HoustonError, match="knows up to") as problem:
+            act()
+        assert problem.value.code == ExitCode.CONFIGURATION
+    assert kept(home) == []
+
+
+def test_a_worker_of_another_protocol_ends_and_a_right_one_takes_over(station: Station) -> None:
+    (rollout,) = station.person().start()
+    lease = station.recorder.assign(rollout).lease
+    script = (  # the worker of another version: the same but for its number
+        "import sys\n"
+        "from houston_shared import wire\n"
+        "class Hello(wire.Hello, frozen=True, kw_only=True, tag='Hello', omit_defaults=False):\n"
+        "    protocol: int = 99\n"
+        "wire.Hello = Hello\n"
+        "from houston_daemon.rollout import worker\n"
+        "sys.exit(worker.main(sys.argv[1:]))\n"
+    )
+    words = ["--endpoint", station.home.socket("ingest"), "--rollout", rollout]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--lease", str(lease)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "speaks protocol 99" in done.stderr
+    assert station.query("SELECT state FROM rollouts") == [("running",)], "it has done nothing"
+    station.recorder.worker_ended(rollout, lease, "")
+    worker = station.worker(rollout)
+    assert worker.lease > lease
+    assert isinstance(worker.step(1), wire.Ack)
+
+
+def _one(path: Path, sql: str) -> tuple[object, ...]:
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        found: tuple[object, ...] = connection.execute(sql).fetchone()
+        return found
+    finally:
+        connection.close()
+
+
+def _dump(home: Home) -> list[str]:
+    connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
+    try:
+        return list(connection.iterdump())
+    finally:
+        connection.close()
