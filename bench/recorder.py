@@ -38,6 +38,7 @@ from tests.support.recorder_client import Person  # noqa: E402
 
 TICK = os.sysconf("SC_CLK_TCK")
 GROUPS = (1, 16, 64)
+RESULTS = ROOT / "bench" / "results"
 
 
 def run(folder: Path, clients: int, seconds: float, script: Script) -> dict[str, Any]:
@@ -108,9 +109,12 @@ def _page_size(home: Path) -> int:
 
 
 def measure(shape: str, script: Script, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The best of some runs, with the baselines of the same minutes beside it."""
+    """The best of some runs, with the baselines of the same minutes beside it.
+
+    arguments: clients, seconds, runs, and a folder on the disk to measure where it is another.
+    """
     bodies = script.bodies(64)
-    with tempfile.TemporaryDirectory(dir=arguments.disk) as name:
+    with tempfile.TemporaryDirectory(dir=getattr(arguments, "disk", RESULTS)) as name:
         folder = Path(name)
         runs = []
         for number in range(arguments.runs):
@@ -146,7 +150,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--disk", default=ROOT / "bench" / "results", help="a folder on it")
+    parser.add_argument("--disk", default=RESULTS, help="a folder on it")
     parser.add_argument("--shape", default="", help="only this one; writes nothing")
     arguments = parser.parse_args()
     results: dict[str, Any] = {
@@ -162,7 +166,7 @@ def main() -> None:
         if arguments.shape in ("", shape):
             results[shape] = measure(shape, script, arguments)
     if not arguments.shape:
-        path = ROOT / "bench" / "results" / "recorder.json"
+        path = RESULTS / "recorder.json"
         path.write_text(json.dumps(results, indent=1) + "\n")
 
 

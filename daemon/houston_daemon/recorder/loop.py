@@ -76,6 +76,7 @@ class Loop:
         self._receiving = self._poller(self._ingest)
         self._early: list[Work] = []
         """Messages of workers that came while a commit ran."""
+        self._early_since = 0.0
         self._maintenance = Maintenance(store)
         self._clock = WallClock()
         self._search = SearchProcess(store.home)
@@ -147,7 +148,7 @@ class Loop:
     def _turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
         self._hear_wakes()
-        began = time.perf_counter()
+        began = self._early_since if self._early else time.perf_counter()
         works = self._collect()
         self.works = works
         if works:
@@ -200,6 +201,7 @@ class Loop:
 
     def _receive_until(self, done: "Future[Any]") -> None:
         """Take in what workers say while a commit runs: receiving and decoding cost as much."""
+        self._early_since = time.perf_counter()
         done.add_done_callback(lambda _: self.wake())
         while not done.done():
             room = BATCH - len(self._early)
