@@ -27,6 +27,10 @@ POINTS: dict[str, tuple[str, str]] = {
         "recorder/batch.py",
         "everything of a batch is done, nothing committed",
     ),
+    "recorder.commit.during": (
+        "recorder/batch.py",
+        "a large batch is being committed in a thread, what follows is received",
+    ),
     "recorder.commit.after": ("recorder/batch.py", "a batch is committed, memory does not know it"),
     "recorder.append.between": (
         "recorder/journal.py",

@@ -17,6 +17,7 @@ class Means(enum.Enum):
     FULL = "a full disk"
     LATE = "a stop while a worker hangs"
     LOST = "the death of a worker in mid-call"
+    CROWD = "many messages at once, after the daemon was stopped for a moment"
     TOKENS = "a rollout on an engine of the daemon's own"
 
 
@@ -86,6 +87,7 @@ WHEN: dict[str, Means] = {
     "supervisor.nursery.lost": Means.NURSERY,
     "worker.pause.before": Means.PAUSE,
     "supervisor.leftovers.before": Means.CANCEL,
+    "recorder.commit.during": Means.CROWD,
     "recorder.alone.before": Means.FULL,
     "supervisor.drain.late": Means.LATE,
     "worker.recover.before": Means.LOST,

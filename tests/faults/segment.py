@@ -156,6 +156,8 @@ class Segment:
             case Means.LATE:
                 self._end_one(WORKERS, signal.SIGSTOP)
                 ground.signal(signal.SIGTERM)
+            case Means.CROWD:
+                self._crowd()
             case Means.TOKENS:
                 for pid in self._processes("engine.py"):
                     os.kill(pid, signal.SIGKILL)
@@ -207,6 +209,18 @@ class Segment:
         ground.signal(signal.SIGKILL)
         self._after_death()
         ground.ask(wire.Steer(rollout=rollout, action="cancel"))
+
+    def _crowd(self) -> None:
+        """Every worker says something while the daemon is stopped: it finds all of it at once."""
+        ground = self.ground
+        ground.rollouts(self._tasks["null"], 10)
+        end = time.monotonic() + REACHED_SECONDS
+        waits = [order for order in ground.orders.iterdir() if order.name in WHEN]
+        while ground.lives and waits[0].exists() and time.monotonic() < end:
+            ground.signal(signal.SIGSTOP)
+            time.sleep(0.2)
+            ground.signal(signal.SIGCONT)
+            time.sleep(0.05)
 
     def _at_work(self, rollout: str) -> None:
         steps = "SELECT 1 FROM steps WHERE rollout = ? AND step >= 2"

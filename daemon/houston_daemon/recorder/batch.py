@@ -131,6 +131,7 @@ class Batch:
             return
         done = self._committer.submit(execute, "COMMIT")
         try:
+            point("recorder.commit.during")
             self._meanwhile(done)
         finally:
             wait([done])
