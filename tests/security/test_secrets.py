@@ -246,6 +246,23 @@ def test_no_door_lets_a_secret_in(station: Station) -> None:
     assert indexed(station) == []
 
 
+def test_files_of_the_home_are_its_owner_s_alone(station: Station) -> None:
+    look = {"name": "run_command", "arguments": {"command": "ls"}}
+    engine = station.script([{"thought": "look", "calls": [look]}])
+    (rollout,) = station.rollout(station.task(), engine)
+    station.ended(rollout, 60)
+    # Who holds it, where its sockets are, the newest hash of the chain, and the test's own settings.
+    open_to_all = {"daemon.lock", "run.path", "chain.head", "houston.toml"}
+    places = [file for file in station.home.rglob("*") if file.name not in open_to_all]
+    wrong = {
+        str(file.relative_to(station.home)): oct(file.stat().st_mode)
+        for file in places
+        if (file.is_dir() or file.is_file())
+        and file.stat().st_mode & (0o077 if file.is_dir() else 0o177)
+    }
+    assert wrong == {}
+
+
 def found(texts: list[str]) -> list[str]:
     return [one for text in texts for one in [*SECRETS, *SHAPED.values()] if one in text]
 

@@ -150,7 +150,7 @@ def _write_to(log: Path) -> None:
         os.dup2(fd, 2)
         os.close(fd)
 
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     begin()
     signal.signal(signal.SIGHUP, begin)
 
