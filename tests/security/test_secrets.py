@@ -251,7 +251,7 @@ def test_files_of_the_home_are_its_owner_s_alone(station: Station) -> None:
     engine = station.script([{"thought": "look", "calls": [look]}])
     (rollout,) = station.rollout(station.task(), engine)
     station.ended(rollout, 60)
-    # Who holds it, where its sockets are, the newest hash of the chain, and the test's own settings.
+    # Who holds it, where its sockets are, the newest hash of the chain, the test's own settings.
     open_to_all = {"daemon.lock", "run.path", "chain.head", "houston.toml"}
     places = [file for file in station.home.rglob("*") if file.name not in open_to_all]
     wrong = {
