@@ -27,6 +27,7 @@ PAGES = {
             ("Metrics", "[metrics]"),
             ("Hosts", "[hosts]"),
             ("Console", "[console]"),
+            ("Backup", "[backup]"),
             ("Roles", "[roles]"),
             ("Secrets", "[secrets]"),
             ("Engine", "[engines.NAME]"),
