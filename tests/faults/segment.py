@@ -4,6 +4,7 @@ A segment is given points in an order; each is made to be reached, and whoever r
 Between and after, everything goes on by itself. `Result` says what was done and what was found.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -28,8 +29,20 @@ WORKERS = "rollout.worker --endpoint"
 REACHED_SECONDS = 12.0
 """A point that is not reached within this time was missed."""
 
-RANDOM = ("daemon at random", "worker at random", "worker stopped", "engine at random")
+RANDOM = ("daemon at random", "worker at random", "engine at random")
 """Deaths without a point."""
+FAULTS = {
+    "a writer that fails": ("recorder.commit.before", "raise"),
+    "no space for a commit": ("recorder.commit.before", "enospc"),
+    "no space for a blob": ("recorder.blob.written", "enospc"),
+    "a slow disk": ("recorder.commit.before", "delay=0.4"),
+    "a clock set forward": ("recorder.batch.before", "clock=4000"),
+    "a clock set back": ("recorder.batch.before", "clock=-9000"),
+}
+"""What else goes wrong: (point, fault)."""
+STOPPED = "a worker stopped for a moment"
+OTHER = (*FAULTS, STOPPED)
+"""Everything that is no death by a signal."""
 
 
 @dataclass(slots=True)
@@ -38,6 +51,8 @@ class Result:
 
     kills: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    """Other faults: what was full, slow, stopped or set."""
     counts: Counter[str] = field(default_factory=Counter)
     """Acked messages, guidance, prompts, events, rollouts."""
     findings: list[str] = field(default_factory=list)
@@ -46,7 +61,12 @@ class Result:
 
     def json(self) -> dict[str, Any]:
         """As a line of the state file."""
-        counted = {"kills": self.kills, "missed": self.missed, "counts": self.counts}
+        counted = {
+            "kills": self.kills,
+            "missed": self.missed,
+            "others": self.others,
+            "counts": self.counts,
+        }
         plain = {name: dict(counter) for name, counter in counted.items()}
         return {**plain, "findings": self.findings, "ready_seconds": self.ready_seconds}
 
@@ -118,18 +138,30 @@ class Segment:
         if kind == "daemon at random":
             self.ground.signal(signal.SIGKILL)
             self._after_death()
-        elif kind == "engine at random":
-            for pid in self._processes("engine.py"):
-                os.kill(pid, signal.SIGKILL)
         else:
-            stops = kind == "worker stopped"
-            pids = self._processes(WORKERS)
-            for pid in pids[:1]:
-                os.kill(pid, signal.SIGSTOP if stops else signal.SIGKILL)
-            if stops and pids:
-                time.sleep(self._dice.uniform(0.1, 0.6))
-                os.kill(pids[0], signal.SIGCONT)
+            word = "engine.py" if kind == "engine at random" else WORKERS
+            for pid in self._processes(word)[:1]:
+                os.kill(pid, signal.SIGKILL)
         self.result.kills[kind] += 1
+
+    def disturb(self, kind: str) -> None:
+        """Something that is no death by a signal."""
+        before = len(self.ground.fired())
+        if kind == STOPPED:
+            pids = self._processes(WORKERS)[:1]
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(self._dice.uniform(0.1, 1.5))
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        else:
+            point, fault = FAULTS[kind]
+            self.ground.order(point, f"{fault}@{self._dice.randint(1, 4)}")
+            self._until_reached(point, before)
+            if fault == "raise":
+                self._after_death()
+        self.result.others[kind] += 1
 
     def _bring_about(self, when: Means | None) -> None:
         ground = self.ground

@@ -23,7 +23,7 @@ from typing import Any
 import zmq
 
 from houston_shared.fault_points import POINTS
-from tests.faults.segment import RANDOM, Result, Segment
+from tests.faults.segment import OTHER, RANDOM, Result, Segment
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "bench" / "results" / "soak.json"
@@ -35,7 +35,7 @@ AT_RANDOM = 6
 
 def plan(seed: int, begin: int, count: int) -> list[str]:
     """Deaths number `begin` to `begin + count` of the endless list that a seed means."""
-    names = [*POINTS, *RANDOM * AT_RANDOM]
+    names = [*POINTS, *RANDOM * AT_RANDOM, *OTHER]
     found: list[str] = []
     for number in range(begin // len(names), (begin + count) // len(names) + 1):
         order = list(names)
@@ -57,6 +57,8 @@ def run(names: list[str], seed: int, folder: Path, end: float) -> tuple[Result, 
                 break
             if name in RANDOM:
                 segment.random(name)
+            elif name in OTHER:
+                segment.disturb(name)
             else:
                 segment.kill_at(name)
         segment.finish()
@@ -75,14 +77,20 @@ def done(state: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
+def number_of(segment: dict[str, Any], *what: str) -> int:
+    """How many deaths (points that were missed, other faults) a segment had."""
+    return sum(sum(segment[one].values()) for one in what)
+
+
 def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
     """Everything of all segments, with the machine and the versions."""
-    kills, missed, counts = Counter[str](), Counter[str](), Counter[str]()
+    kills, missed, others, counts = (Counter[str]() for _ in range(4))
     findings: list[str] = []
     ready: list[float] = []
     for one in segments:
         kills.update(one["kills"])
         missed.update(one["missed"])
+        others.update(one["others"])
         counts.update(one["counts"])
         findings += one["findings"]
         ready += one["ready_seconds"]
@@ -94,6 +102,7 @@ def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "kills": kills.total(),
         "kills_by_process": dict(sorted(whose.items())),
+        "other_faults": dict(sorted(others.items())),
         "points": sum(name in POINTS for name in kills),
         "points_of": len(POINTS),
         "acked_messages": counts["acked"],
@@ -157,8 +166,9 @@ def main() -> int:
             with state.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             segments.append(line)
-            killed, found = result.kills.total(), len(result.findings)
-            print(f"{before + killed} kills, {found} findings, {line['seconds']:.0f} s", flush=True)
+            killed = sum(number_of(one, "kills") for one in segments)
+            found, took = len(result.findings), line["seconds"]
+            print(f"{killed} kills; in the last {took:.0f} s {found} findings", flush=True)
     except KeyboardInterrupt:
         print("broken off; the same command goes on from here", flush=True)
     if not segments:

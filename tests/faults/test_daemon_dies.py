@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from houston_shared.fault_points import POINTS
-from tests.faults.segment import Segment
+from tests.faults.segment import FAULTS, Segment
 
 NAMES = [name for name in POINTS if not name.startswith("worker.")]
 
@@ -32,6 +32,11 @@ def test_it_goes_on_after_a_death_at(segment: Segment, point: str) -> None:
 @pytest.mark.parametrize("kind", ["daemon at random", "engine at random"])
 def test_it_goes_on_after_a_death_of(segment: Segment, kind: str) -> None:
     segment.random(kind)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_it_goes_on_with(segment: Segment, kind: str) -> None:
+    segment.disturb(kind)
 
 
 def test_nothing_is_lost_doubled_altered_or_left_over(segment: Segment) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from houston_shared.fault_points import POINTS
-from tests.faults.segment import Segment
+from tests.faults.segment import STOPPED, Segment
 
 NAMES = [name for name in POINTS if name.startswith("worker.")]
 
@@ -29,9 +29,12 @@ def test_it_goes_on_after_a_death_at(segment: Segment, point: str) -> None:
     assert segment.kill_at(point) or segment.kill_at(point), f"{point} was not reached"
 
 
-@pytest.mark.parametrize("kind", ["worker at random", "worker stopped"])
-def test_it_goes_on_after_a_death_of(segment: Segment, kind: str) -> None:
-    segment.random(kind)
+def test_it_goes_on_after_a_death_at_random(segment: Segment) -> None:
+    segment.random("worker at random")
+
+
+def test_it_goes_on_after_it_was_stopped(segment: Segment) -> None:
+    segment.disturb(STOPPED)
 
 
 def test_nothing_is_lost_doubled_altered_or_left_over(segment: Segment) -> None:
