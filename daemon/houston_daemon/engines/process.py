@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import msgspec
 
 from houston_shared.errors import HoustonError
@@ -155,6 +154,8 @@ class EngineProcess:
 
 def answers(url: str, seconds: float = 5.0) -> bool:
     """Whether a server at `url` answers /health."""
+    import httpx  # 70 ms that no start of the daemon pays which has no engine to ask
+
     address = url.rstrip("/").removesuffix("/v1") + "/health"
     try:
         return httpx.get(address, timeout=seconds, trust_env=False).is_success

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 
 from houston_daemon.service import ready
+from houston_daemon.service.first_folders import make_folders
 from houston_daemon.service.log import last_line
-from houston_daemon.service.process import make_folders
 from houston_shared.config import Loaded, fingerprint
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, NoAnswer

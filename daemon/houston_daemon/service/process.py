@@ -14,6 +14,7 @@ from houston_daemon.service.descriptors import raise_descriptors
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
+from houston_daemon.service.first_folders import make_folders
 from houston_daemon.service.forcing import Forcing, leaving_seconds
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers
@@ -94,18 +95,6 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
         return int(problem.code)
     finally:
         lock.release(failed=code == RECORDER_FAILED)
-
-
-def make_folders(home: Home) -> None:
-    """Make the home and its logs, so that there is a lock and a log; the recorder does the rest.
-
-    Raises HoustonError when the home cannot be written.
-    """
-    try:
-        for folder in (home.path, home.logs):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as problem:
-        raise unusable(home, problem) from None
 
 
 def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
