@@ -127,9 +127,10 @@ async def test_a_terminal_of_megabytes_shows_its_end(
     builder: HomeBuilder, sit: Sit, tmp_path: Path
 ) -> None:
     rough = b"\xff\xfe\x00\xc0\xaf \xed\xa0\x80 \x9b31m \x1b]0;owned\x07 \xe2\x80\xae end\r\n"
+    rough += b"\x1b[" + b"9" * 5000 + b"Gx\r\n\x1b[;;G\x1b[9C\x1b[\r\n"
     terminal = tmp_path / "host" / "rollouts" / "r" / "terminals" / "main"
     terminal.mkdir(parents=True)
-    (terminal / "log.0000000000000000").write_bytes(b"m" * 3_000_000 + b"\r\n" + rough * 90)
+    (terminal / "log.0000000000000000").write_bytes(b"m" * 3_000_000 + b"\r\n" + rough * 9)
     builder.start("r", host_root=str(tmp_path / "host"))
     builder.whole("r", 1, "look")
     async with sit(builder.home, "r") as seat:

@@ -85,7 +85,7 @@ class Session:
         for key in keys:
             before = len(self.captured)
             os.write(self._master, KEYS.get(key, key).encode())
-            for _ in range(10):
+            for _ in range(4):
                 self.read(quiet)
                 if len(self.captured) > before:
                     break

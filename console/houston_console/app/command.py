@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import gc
+import re
 import sys
 from pathlib import Path
 
@@ -70,7 +71,8 @@ def _resolve(name: str, loaded: Loaded) -> str:
 
 def _size(text: str) -> tuple[int, int]:
     width, _, height = text.partition("x")
-    if not (width.isdigit() and height.isdigit()) or int(width) < 40 or int(height) < 12:
+    known = all(re.fullmatch("[0-9]{1,4}", side) for side in (width, height))
+    if not known or int(width) < 40 or int(height) < 12:
         raise HoustonError(
             f"{text!r} is no size of a screen.",
             "No picture was made.",

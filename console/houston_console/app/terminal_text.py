@@ -40,6 +40,8 @@ _COLOURS: dict[str, Tone] = {
 _TAB = 8
 _WIDEST = 1_000
 """Columns kept of one line."""
+_MOVED = 300
+"""Columns that a sequence may move to: a row of spaces for every few bytes costs seconds."""
 
 Cell = tuple[str, Tone]
 
@@ -98,7 +100,7 @@ class _Rows:
         elif final == "K":
             self.rows[-1][:] = [] if parameters == "2" else [(" ", "text")] * self.column
         elif final == "G":
-            self.column = min(_WIDEST, max(0, int(parameters or 1) - 1)) if _number(piece) else 0
+            self.column = min(_MOVED, max(0, int(parameters[:9] or 1) - 1)) if _number(piece) else 0
 
 
 def _number(piece: str) -> bool:

@@ -37,6 +37,8 @@ SCREENS: dict[str, tuple[bytes, list[str]]] = {
         ["]0;x" + "y" * 6000, "z"],
     ),
     "huge counts do no harm": (b"a\x1b[999999999Cb\x1b[999999999Ac\r\n", None),
+    "counts of thousands of digits": (b"a\x1b[" + b"9" * 5000 + b"Cb\r\n", None),
+    "a move to the right on every line": (b"\x1b[99999999Cx\r\n" * 8, None),
     "not a number": (b"\x1b[;;5Ka\r\n", ["a"]),
 }
 

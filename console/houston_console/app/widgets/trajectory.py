@@ -1,6 +1,7 @@
 """The area in the centre: the transcript and the ways through it: search, numbers, flags, eye."""
 
 import asyncio
+import re
 from typing import Any
 
 from textual.app import ComposeResult
@@ -24,6 +25,7 @@ from houston_shared.store import context
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 FLAGS = {"errors": "error", "guided": "guidance"}
 
 
@@ -107,7 +109,7 @@ class TrajectoryArea(Vertical):
         self.prompt.action_leave()
         if kind == "/":
             self.start_search(text)
-        elif text.lstrip("+-").isdigit():
+        elif _NUMBER.fullmatch(text):
             by = self.transcript.cursor if text[0] in "+-" else 0
             await self.transcript.go_to(by + int(text))
         elif text:
