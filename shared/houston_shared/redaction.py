@@ -55,7 +55,7 @@ SHAPES = (
 """Keys that are known by their looks: AWS, GitHub, GitLab, Google, Hugging Face, JSON web tokens,
 private key blocks, OpenAI's and Anthropic's `sk-`, Slack. A new kind is one more line here."""
 
-_PLACEHOLDER = re.compile(r"\[secret:[\w.-]{1,128}\]")
+_PLACEHOLDER = re.compile(r"\[secret:([\w.-]{1,128})\]")
 
 
 class _Needle(NamedTuple):
@@ -80,7 +80,8 @@ class Redactor:
         """values: secrets by the name they are shown under; short ones are passed over."""
         self.names = tuple(sorted(name for name in values if len(values[name]) >= SHORTEST))
         """What is known by its value."""
-        self._needles = tuple(_needles({name: values[name] for name in self.names}))
+        self._values = {name: values[name] for name in self.names}
+        self._needles = tuple(_needles(self._values))
         self._shapes = SHAPES if shapes else ()
 
     def text(self, text: str) -> str:
@@ -90,6 +91,10 @@ class Redactor:
             if shape.marker in text:
                 spans += [_Span(*m.span(), shape.name) for m in shape.pattern.finditer(text)]
         return _replaced(text, spans) if spans else text
+
+    def restored(self, text: str) -> str:
+        """`text` with `[secret:NAME]` as the value again, where the name is known here."""
+        return _PLACEHOLDER.sub(lambda m: self._values.get(m[1], m[0]), text)
 
     def value(self, value: Any) -> Any:
         """The same for all text in lists, tuples and dictionaries, keys too. For exporters."""

@@ -70,6 +70,11 @@ def redact_all(value: Any) -> Any:
     return redactor().value(value)
 
 
+def restored(text: str) -> str:
+    """`text` with `[secret:NAME]` as the value again: only for an environment that a task gives."""
+    return redactor().restored(text)
+
+
 def _secret(name: str, value: str, rules: Secrets) -> bool:
     if name in rules.ignore or not value:
         return False

@@ -126,7 +126,8 @@ class Task(Settings, frozen=True):
     sampling: Sampling = Sampling()
     """How the policy samples."""
     environment_variables: dict[str, str] = {}
-    """Set for every command of the agent and for the evaluator."""
+    """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
+    of the daemon's environment, which the model never sees."""
 
     @property
     def mapped(self) -> Sandbox:

@@ -241,9 +241,23 @@ def test_no_door_lets_a_secret_in(station: Station) -> None:
     assert found(outputs) == []
     assert found([station.run("daemon", "logs").stdout]) == []
     assert stored(station) == []
+    assert any((station.home / "blobs").glob("*/*"))
     station.stop()
     assert stored(station) == []
     assert indexed(station) == []
+
+
+def test_a_task_gives_a_key_that_nobody_sees(station: Station) -> None:
+    key = FROM_ENVIRONMENT[1]
+    given = f'[environment_variables]\nA = "[secret:S1_TOKEN]"\nB = "{key}"'
+    command = 'echo $(test "$A" = "$B"; echo $?) ${#A} $A'
+    look = {"name": "run_command", "arguments": {"command": command}}
+    engine = station.script([{"thought": "look", "calls": [look]}])
+    (rollout,) = station.rollout(station.task(sampling=given), engine)
+    station.ended(rollout, 60)
+    (step, *_) = station.steps(rollout)
+    assert f"0 {len(key)} [secret:S1_TOKEN]" in step["observation"]
+    assert stored(station) == []
 
 
 def test_files_of_the_home_are_its_owner_s_alone(station: Station) -> None:
@@ -272,7 +286,6 @@ def stored(station: Station) -> list[str]:
     home = Home(station.home)
     files = [file for file in station.home.rglob("*") if file.is_file()]
     assert {"houston.db", "search.db"} <= {file.name for file in files}
-    assert any(home.blobs in file.parents for file in files)
     hits = []
     for file in files:
         if file.name == "houston.toml":

@@ -15,6 +15,7 @@ from houston_daemon.environments.workstation.state import StateFile
 from houston_daemon.hosts.limits import limits
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.records import RolloutSpec
+from houston_shared.secret_values import restored
 from houston_shared.task import Task
 
 
@@ -59,6 +60,7 @@ def local_host(spec: RolloutSpec, task: Task) -> LocalHost:
         read=tuple(map(Path, mapped.read)),
         devices=tuple(map(Path, mapped.devices)),
         gpus=mapped.gpus,
-        environment=task.environment_variables,
+        # A task gives a key by its name: stored is the name, the agent's programs get the value.
+        environment={key: restored(value) for key, value in task.environment_variables.items()},
         limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
     )
