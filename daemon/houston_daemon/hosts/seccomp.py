@@ -112,7 +112,7 @@ Instruction = tuple[int, int, int, int]
 def program(machine: str) -> bytes:
     """The filter for `machine` (as `platform.machine()` names it), struct sock_filter by the dozen.
 
-    Empty where the architecture is not known: then there is no filter, and the status says so.
+    Empty where the architecture is not known: there is no filter then, as `houston doctor` says.
     """
     known = MACHINES.get(machine)
     if known is None:

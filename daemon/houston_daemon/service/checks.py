@@ -13,6 +13,7 @@ from typing import Literal
 
 from houston_daemon.engines.install import engine_path, has_nvidia_gpu
 from houston_daemon.engines.model import model_path
+from houston_daemon.hosts import seccomp
 from houston_daemon.hosts.cgroup_places import places
 from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.sandbox import Sandbox
@@ -83,7 +84,8 @@ def sandbox(_: Loaded) -> Iterator[Finding]:
     if problem:
         yield Finding("sandbox", "fail", problem.cause, problem.next)
     else:
-        yield ok("sandbox", "bubblewrap started a process")
+        without = "" if seccomp.here() else "; no filter of system calls for this architecture"
+        yield ok("sandbox", f"bubblewrap started a process{without}")
 
 
 def limits(_: Loaded) -> Iterator[Finding]:
