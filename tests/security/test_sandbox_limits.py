@@ -164,6 +164,12 @@ def test_an_ordinary_user_is_held_without_groups() -> None:
         "    h = LocalHost(Path(sys.argv[1]), 'r', sandbox='bubblewrap', network=False,\n"
         "                  hidden=(), limits=LIMITS)\n"
         "    await h.prepare(None)\n"
+        "    try:\n"
+        "        await bomb(h)\n"
+        "    finally:\n"
+        "        await h.destroy_terminals()\n"
+        "        await h.close()\n"
+        "async def bomb(h):\n"
         "    t = await h.terminal('main', create=True)\n"
         "    at = await t.run(CASES['a fork bomb'].command)\n"
         "    await t.wait(20, asyncio.Event())\n"
@@ -171,8 +177,6 @@ def test_an_ordinary_user_is_held_without_groups() -> None:
         "    at = await t.run('echo on')\n"
         "    await t.wait(20, asyncio.Event())\n"
         "    print('temporarily unavailable' in text, await t.lines(at))\n"
-        "    await h.destroy_terminals()\n"
-        "    await h.close()\n"
         "asyncio.run(main())\n"
     )
     try:
