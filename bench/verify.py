@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import random
+import resource
 import sqlite3
 import statistics
 import sys
@@ -86,20 +87,28 @@ def raw(home: Home) -> float:
     return size / 1e6 / (time.perf_counter() - began)
 
 
+def processor() -> float:
+    """Seconds of processor that this process and its children have used."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def rates(home: Home) -> dict[str, Any]:
     """Verify and raw in turns; the medians and the best."""
-    checked, least = [], []
+    checked, least, work = [], [], []
     for _ in range(RUNS):
         least.append(raw(home))
-        began = time.perf_counter()
+        began, before = time.perf_counter(), processor()
         report = verify(home)
         assert report.sound, report.findings
         checked.append(report.bytes / 1e6 / (time.perf_counter() - began))
+        work.append(processor() - before)
     return {
         "events": report.events,
         "megabytes": round(report.bytes / 1e6),
         "verify_mb_per_second": round(statistics.median(checked)),
         "verify_mb_per_second_best": round(max(checked)),
+        "verify_cpu_seconds": round(min(work), 2),
         "raw_read_and_hash_mb_per_second": round(statistics.median(least)),
         "ratio_to_raw": round(statistics.median(checked) / statistics.median(least), 2),
     }
@@ -176,6 +185,7 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=150)
     parser.add_argument("--flips", type=int, default=1_200)
     arguments = parser.parse_args()
+    load = round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory(dir=ROOT / "bench" / "results") as name:
         folder = Path(name)
         home = written(folder / "large", arguments.mb)
@@ -183,6 +193,7 @@ def main() -> None:
             "rate": rates(home),
             "flips": found(folder, arguments.flips),
             "backup_under_load": backed_up(home),
+            "load_before": load,
             "sqlite": sqlite3.sqlite_version,
             "python": platform.python_version(),
             "machine": platform.machine(),

@@ -35,7 +35,7 @@ from houston_daemon.service.progress import Standing, read_standings
 from houston_daemon.service.systemd import own_unit
 from houston_daemon.service.workers import Workers
 from houston_shared.config import Loaded
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 
 RECORDER_FAILED = 70
@@ -133,8 +133,8 @@ class Supervisor:
                 self._leftovers.ended()
             case StopAsked(keep_engine):
                 self._leave(keep_engine, "a person asked")
-            case RecorderFailed(cause):
-                self._recorder_failed(cause)
+            case RecorderFailed(cause, damaged):
+                self._recorder_failed(cause, ExitCode.DAMAGED if damaged else RECORDER_FAILED)
             case signal.SIGHUP:
                 self._hung_up()
             case signal.Signals():
@@ -226,12 +226,12 @@ class Supervisor:
         except HoustonError as problem:
             LOGGER.warning("workers could not be told to leave: %s", problem)
 
-    def _recorder_failed(self, cause: str) -> None:
+    def _recorder_failed(self, cause: str, code: int) -> None:
         LOGGER.critical("writer failed: %s", cause)
         self.failure = cause
         until = time.monotonic() + KILL_SECONDS
         self._forcing.leaving()
-        self._leaving = _Leaving(True, "kill", until, until, RECORDER_FAILED)
+        self._leaving = _Leaving(True, "kill", until, until, int(code))
         self._workers.end(signal.SIGKILL)
 
     def _still_leaving(self, leaving: _Leaving, now: float) -> bool:

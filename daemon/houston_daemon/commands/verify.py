@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         if problem.next != "houston verify":
             raise
         raise HoustonError(
-            f"{damage.sentence(loaded.home, '', 1)}. {problem.cause}",
+            f"{damage.sentence(loaded.home, '', damage.UNKNOWN)}. {problem.cause}",
             "Nothing was checked.",
             MEND,
             ExitCode.DAMAGED,

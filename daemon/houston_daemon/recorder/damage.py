@@ -9,6 +9,8 @@ from houston_daemon.recorder.verify_findings import Finding
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 
+UNKNOWN = -1
+"""In place of an event's number: SQLite cannot read far enough to tell."""
 MANIFEST = "manifest.json"
 """The file that is written last into a backup: a folder without it is none."""
 
@@ -22,10 +24,11 @@ def sentence(home: Home, rollout: str, seq: int) -> str:
     """`CORRUPT rollout=R first bad seq=N; backup T available`, as every command says it.
 
     rollout: `-` is said where it is empty (events of the daemon, or unknown). seq: 0 where no event
-    is damaged, only what was derived from them.
+    is damaged, only what was derived from them, and `UNKNOWN`.
     """
     there = backups(home)
-    where = f"first bad seq={seq}" if seq else "first bad seq=none (derived rows only)"
+    number = {0: "none (derived rows only)", UNKNOWN: "unknown"}.get(seq, str(seq))
+    where = f"first bad seq={number}"
     kept = f"backup {there[-1]} available" if there else "no backup available"
     return f"CORRUPT rollout={rollout or '-'} {where}; {kept}"
 

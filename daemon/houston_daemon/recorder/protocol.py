@@ -42,6 +42,8 @@ class RecorderFailed:
     """The recorder's thread ended by an exception: nothing further is acked."""
 
     cause: str
+    damaged: bool = False
+    """Whether the database itself cannot be read or written any more."""
 
 
 @dataclass(frozen=True, slots=True)

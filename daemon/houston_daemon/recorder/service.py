@@ -5,6 +5,7 @@ further is acked, waiting calls fail, and the supervisor hears `RecorderFailed`.
 """
 
 import logging
+import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 from houston_daemon.recorder import assignments, folders
 from houston_daemon.recorder.begin import begin
+from houston_daemon.recorder.damage import UNKNOWN, sentence
 from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.loop import Loop
 from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Reported, Tell
@@ -140,10 +142,13 @@ class Recorder:
             loop.close(clean=True)
         except Exception as problem:  # whatever it is, the supervisor must hear it
             cause = f"{type(problem).__name__}: {problem}"
+            damaged = type(problem) is sqlite3.DatabaseError
+            if damaged:
+                cause = f"{sentence(self._home, '', UNKNOWN)} ({cause})"
             LOGGER.exception("writer failed: %s", cause)
             self._end(loop, f"The recorder has failed ({cause}).")
             loop.close(clean=False)
-            self._tell(RecorderFailed(cause))
+            self._tell(RecorderFailed(cause, damaged))
         loop.release_wake()
 
     def _end(self, loop: Loop, why: str) -> None:

@@ -94,7 +94,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
         ready.say(ready_fd, ready.failure(problem))
         return int(problem.code)
     finally:
-        lock.release(failed=code == RECORDER_FAILED)
+        lock.release(failed=code in (RECORDER_FAILED, ExitCode.DAMAGED))
 
 
 def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
@@ -138,7 +138,7 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     figures.stop()
     point("supervisor.finish.before")
     births.close()  # and with it every worker that is left
-    keep = supervisor.keeps_engine or code == RECORDER_FAILED
+    keep = supervisor.keeps_engine or code in (RECORDER_FAILED, ExitCode.DAMAGED)
     _finish(recorder, engines, keep, supervisor.seconds_left)
     why = supervisor.failure and f" (writer failed: {supervisor.failure})"
     LOGGER.info("ended with exit code %s%s", code, why)

@@ -297,3 +297,19 @@ def test_the_command_names_losses_and_refuses_while_a_daemon_runs(home: Home) ->
         assert "houston daemon stop" in refused.stderr
     finally:
         said("daemon", "stop")
+
+
+def test_a_cut_end_starts_no_daemon_and_hides_nothing(home: Home) -> None:
+    ((last,),) = ask(home, "SELECT max(seq) FROM events")
+    assert isinstance(last, int)
+    change(home, "DELETE FROM events WHERE seq > ?", last - 2)
+    before = home.database.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "houston_shared.command", "daemon", "start", "--home", home.path],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 65
+    assert f"CORRUPT rollout=- first bad seq={last - 1}; no backup available" in done.stderr
+    assert "houston repair" in done.stderr
+    assert home.database.read_bytes() == before
+    assert ask(home, "SELECT count(*) FROM rollouts") == [(3,)], "it can still be read"
