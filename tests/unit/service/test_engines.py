@@ -19,7 +19,8 @@ from houston_daemon.service.engine_server import Missing, Remote, servers
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import PATIENCE_SECONDS, Engines
 from houston_daemon.service.inbox import Inbox
-from houston_shared.config import Configuration, Engine, Loaded
+from houston_daemon.service.log_reading import tail
+from houston_shared.config import Configuration, Daemon, Engine, Loaded
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 
@@ -228,6 +229,46 @@ def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
     bench.until(lambda: "no such card" in bench.engines.states["own"])
     assert bench.engines.reachable("own") is None
     bench.engines.stop(keep=False, seconds=5)
+
+
+def test_an_engine_that_keeps_ending_is_waited_for_and_shown(tmp_path: Path) -> None:
+    crashes = ANSWERS.replace(".serve_forever()", ".handle_request()")
+    bench = Watching(loaded(tmp_path, own=child_engine(crashes)))
+    bench.engines.use(["own"])
+    again: list[float] = []
+
+    def twice() -> bool:
+        watched = bench.engines._watched["own"]
+        if watched.state.startswith("down") and watched.again not in again:
+            again.append(watched.again)
+        return bench.engines.restarts >= 2 and len(again) >= 3
+
+    bench.until(twice)
+    assert again[2] - again[1] > again[1] - again[0] + 0.5, "longer each time, though it answered"
+    (said,) = bench.engines.troubles(again[2] - 1).values()
+    assert "brought up again 2 times; again in 1 s" in said
+    bench.engines.stop(keep=False, seconds=5)
+
+
+def test_an_engine_writes_into_a_log_that_is_turned_over(tmp_path: Path) -> None:
+    chatty = "for number in range(150_000):\n    print('line', number, flush=True)\n" + ANSWERS
+    configuration = loaded(tmp_path, own=child_engine(chatty))
+    small = Daemon(log_mb=1, log_files=2)
+    configuration = Loaded(
+        Configuration(engines=configuration.config.engines, daemon=small),
+        configuration.home,
+        "houston.toml",
+    )
+    bench = Watching(configuration)
+    bench.engines.use(["own"])
+    bench.until(lambda: bench.engines.states["own"] == "ready")
+    log = engine_places.engine_log(configuration.home, "own")
+    bench.engines.stop(keep=False, seconds=5)
+    lines, _ = tail(log, 10**6)
+    found = [int(line.split()[1]) for line in lines if line.startswith("line ")]
+    assert found == list(range(150_000))
+    assert log.with_name("own.log.1").exists()
+    assert not engine_places.state_file(configuration.home, "own").exists()
 
 
 def test_a_child_whose_configured_port_is_taken_says_so(tmp_path: Path) -> None:

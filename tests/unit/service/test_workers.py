@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.recorder.protocol import Assignment
-from houston_daemon.service.births import Births, Lost
+from houston_daemon.service.births import ANSWER_SECONDS, Births, Lost
 from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.log import last_line
+from houston_daemon.service.log import LogFile, last_line
+from houston_daemon.service.logs import LOOK_SECONDS, Logs
 from houston_daemon.service.nursery import Birth, Born, Died
 from houston_daemon.service.progress import Standing
+from houston_daemon.service.rotation import rotated
 from houston_daemon.service.workers import DEATHS_LIMIT, STARTING_LIMIT, Workers
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
@@ -271,6 +273,84 @@ def test_workers_end_with_a_nursery_that_is_killed_and_start_again(
     some.until(lambda: all(live.pid for live in some.workers._live.values()))
     assert some.recorder.leases == {"r0": 2, "r1": 2}
     some.clear()
+
+
+def test_a_nursery_that_keeps_ending_costs_no_rollout_a_death_and_is_waited_for(
+    bench: Callable[..., Bench],
+) -> None:
+    some = bench(STAY, ["r0"])
+    some.births._preload = "no_module_of_this_name"
+    for loss in range(1, 8):
+        some.fill()
+        assert len(some.workers) == 1
+        some.until(lambda: not len(some.workers))
+        assert some.births.restarts == some.workers.restarts == loss
+        assert some.workers.next_due(some.now) == some.now + min(60.0, 2.0 ** (loss - 1))
+        some.now += 60.0
+    assert some.recorder.failures == {}, "it is not the rollout's fault"
+    (said,) = some.births.troubles(time.monotonic()).values()
+    assert "ended 7 times in a row" in said
+    assert "no_module_of_this_name" in said
+
+
+def test_a_nursery_that_does_not_answer_is_killed_and_its_workers_start_again(
+    bench: Callable[..., Bench],
+) -> None:
+    some = bench(STAY, ["r0", "r1"], limit=2)
+    some.recorder.waiting.remove("r1")
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    assert some.births._process
+    frozen = some.births._process.pid
+    os.kill(frozen, signal.SIGSTOP)
+    some.recorder.waiting.append("r1")
+    some.fill()
+    some.births.look(time.monotonic())
+    assert alive(frozen), "it may be slow"
+    some.births.look(time.monotonic() + ANSWER_SECONDS + 1)
+    some.until(lambda: not len(some.workers))
+    some.now = 2.0
+    some.fill()
+    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    assert some.recorder.leases == {"r0": 2, "r1": 2}
+    some.clear()
+
+
+COUNTS = r"""
+import sys, time
+number = 0
+while True:
+    sys.stderr.write(f"line {number} {'x' * (number % 50)}\n")
+    sys.stderr.flush()
+    number += 1
+    time.sleep(0.0005)
+"""
+
+
+def test_a_worker_that_writes_for_hours_has_its_log_turned_over_without_a_lost_line(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    some = bench(COUNTS, ["r0"])
+    log = tmp_path / "r0.log"
+    own = LogFile(tmp_path / "daemon.log", 1, 3, capture=False)
+    logs = Logs(own, lambda of: tmp_path / f"{of}.log", 2_000, 1_000)
+    some.fill()
+    some.until(lambda: bool(some.workers.pids))
+    now = 0.0
+    while len(rotated(log)) < 5:
+        now += LOOK_SECONDS
+        logs.look(now, {**some.workers.pids, **some.births.pids})
+        time.sleep(0.02)
+    (tmp_path / "moved").mkdir()
+    log.rename(tmp_path / "moved" / "by-logrotate")
+    logs.reopen({**some.workers.pids, **some.births.pids})
+    some.until(lambda: log.exists() and log.stat().st_size > 100)
+    some.clear()
+    files = [*reversed(rotated(log)), tmp_path / "moved" / "by-logrotate", log]
+    text = "".join(file.read_text() for file in files)
+    found = [int(line.split()[1]) for line in text.splitlines() if line.startswith("line ")]
+    assert found == list(range(len(found)))
+    assert len(found) > 100
 
 
 def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""A daemon ends whatever it is in the middle of, and the next one goes on from there."""
+
+import json
+import os
+import signal
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.busy import HUNG, LEAVING, frozen, left
+from tests.support.station import Station, alive
+
+BOUND = 25
+"""Seconds that only bound a hanging test; bench/leaving.py has the figures."""
+
+
+@pytest.mark.parametrize("scenario", LEAVING)
+def test_one_signal_ends_it(station: Station, scenario: str) -> None:
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "4"
+    with ExitStack() as later:
+        LEAVING[scenario](station, later)
+        pid = owner(station)
+        os.kill(pid, signal.SIGTERM)
+        station.until(lambda: not alive(pid), BOUND, f"the daemon ends: {scenario}")
+    log = (station.home / "logs" / "daemon.log").read_text()
+    assert ("cut short" in log) == (scenario in HUNG)
+    assert ("ended with exit code 0" in log) == (scenario not in HUNG)
+    ended = [line for line in left(station) if "serves.py" not in line or scenario not in HUNG]
+    assert not ended, "workers, nursery and engine ended with it"
+    assert not station.query("SELECT 1 FROM rollouts WHERE state = 'failed' AND engine != 'own'")
+
+
+def test_a_second_signal_ends_one_that_hangs(station: Station) -> None:
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "600"
+    with ExitStack() as later:
+        LEAVING["a supervisor that hangs"](station, later)
+        pid = owner(station)
+        while alive(pid):  # signals that come too close together are one
+            os.kill(pid, signal.SIGTERM)
+            time.sleep(0.3)
+    assert "cut short" in (station.home / "logs" / "daemon.log").read_text()
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "4"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "says"),
+    [("frozen", "a signal had frozen it"), ("a recorder that hangs", "stopped")],
+)
+def test_a_stop_ends_a_daemon_that_does_not_answer(
+    station: Station, scenario: str, says: str
+) -> None:
+    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "4"
+    with ExitStack() as later:
+        {**LEAVING, "frozen": frozen}[scenario](station, later)
+        pid = owner(station)
+        said = station.run("daemon", "stop", timeout=60).stdout
+    assert says in said
+    assert f"(pid {pid})" in said
+    assert not alive(pid)
+
+
+def test_what_died_is_told_from_what_was_stopped(station: Station) -> None:
+    def lsb() -> tuple[int, str]:
+        done = station.run("daemon", "status", "--lsb", "--json", code=None)
+        return done.returncode, json.loads(done.stdout)["state"]
+
+    assert lsb() == (3, "stopped")
+    station.start()
+    assert lsb() == (0, "running")
+    pid = station.pid
+    os.kill(pid, signal.SIGSTOP)
+    assert lsb() == (4, "silent")
+    os.kill(pid, signal.SIGKILL)
+    station.until(lambda: not alive(pid))
+    assert lsb() == (1, "dead")
+    said = station.run("daemon", "status", code=69).stderr
+    assert f"pid {pid}" in said
+    assert "did not come to its own end" in said
+    station.start()
+    station.stop()
+    assert lsb() == (3, "stopped")
+
+
+def owner(station: Station) -> int:
+    """The daemon's pid from its lock: a daemon that hangs cannot be asked."""
+    return int(json.loads((station.home / "daemon.lock").read_text())["pid"])
