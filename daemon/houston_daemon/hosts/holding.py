@@ -33,7 +33,12 @@ def open_guard(
 
 
 def enclosure(groups: cgroups.Groups, limits: Limits, root: Path) -> Enclosure:
-    """What every process of the rollout is started through."""
+    """What every process of the rollout is started through.
+
+    Groups that somebody tidied away while they were empty are made again.
+    """
+    if not all(door.exists() for door in groups.doors):
+        groups.limit(limits)
     tasks = 0 if groups.doors else limits.processes
     return Enclosure(tuple(groups.doors), limits.file, _filter_file(root), tasks)
 

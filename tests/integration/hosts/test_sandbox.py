@@ -1,6 +1,7 @@
 """What a sandboxed process can reach, and what is left of it afterwards."""
 
 import asyncio
+import contextlib
 import os
 import pwd
 import resource
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import processes, sandbox
+from houston_daemon.hosts import cgroups, landlock, processes, sandbox
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.errors import HoustonError
 
@@ -129,6 +130,40 @@ async def test_the_network_is_there_when_the_task_allows_it(make_host: MakeHost)
     with socket.create_server(("127.0.0.1", 0)) as server:
         code, said = await _says(host, f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}")
     assert code == 0, said
+
+
+@pytest.mark.skipif(not landlock.scoping(), reason="this kernel cannot scope abstract sockets")
+async def test_the_network_brings_no_abstract_sockets_along(make_host: MakeHost) -> None:
+    host = make_host(network=True)
+    await host.prepare(None)
+    name = f"houston-abstract-{os.getpid()}"
+    ask = f"import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + '{name}')"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        await asyncio.to_thread(subprocess.run, ["python3", "-c", ask], check=True)
+        code, said = await _says(host, f'python3 -c "{ask}"')
+    assert code == 1 and "not permitted" in said
+    terminal = await host.terminal("main", create=True)
+    assert (await finish(terminal, "sleep 9 & kill %1"))[0].exit_code == 0
+
+
+async def test_groups_that_somebody_removed_are_made_again(make_host: MakeHost) -> None:
+    host = make_host()
+    await host.prepare(None)
+    groups = cgroups.find(host.folder.parents[1] / "limits" / "r1.json")
+    assert groups is not None
+    groups.end_processes()
+    for door in groups.doors:
+        for _ in range(200):  # the kernel takes a moment to forget those that ended
+            with contextlib.suppress(OSError):
+                door.parent.rmdir()
+            if not door.exists():
+                break
+            await asyncio.sleep(0.01)
+        assert not door.exists()
+    assert await _says(host, "echo on") == (0, "on\n")
+    assert all(door.exists() for door in groups.doors)
 
 
 async def test_named_folders_are_readable_but_a_home_in_them_is_not(
