@@ -4,6 +4,7 @@ Four rollouts run meanwhile. A message is heard in the next observation when no 
 rollout was stored between it and the one that carries it.
 """
 
+import resource
 import subprocess
 import sys
 import time
@@ -39,7 +40,9 @@ def measure(folder: Path) -> dict[str, Any]:
         ids = station.rollout(task(station, STEPS), station.script([step] * STEPS), ROLLOUTS)
         station.until(lambda: all(station.show(one)["state"] == "running" for one in ids))
         trips = _trips(station, ids)
+        before = _cpu()
         commands = [_command(station, ids[number % ROLLOUTS]) for number in range(COMMANDS)]
+        cpu = _cpu() - before
         raw = [_timed([sys.executable, "-c", "pass"], station) for _ in range(COMMANDS)]
         station.until(lambda: not _queued(station), 60, "all is heard")
         said = station.query("SELECT count(*) FROM guidance")[0][0]
@@ -51,6 +54,7 @@ def measure(folder: Path) -> dict[str, Any]:
         "rollouts": ROLLOUTS,
         "round_trip_ms": trip,
         "command_ms": command,
+        "command_mean_processor_ms": round(1e3 * cpu / COMMANDS, 1),
         "raw_interpreter_ms": spread(raw),
         "messages": said,
         "heard_later_than_the_next_observation": late,
@@ -73,6 +77,12 @@ def _trips(station: Station, ids: list[str]) -> list[float]:
 def _command(station: Station, rollout: str) -> float:
     program = str(Path(sys.executable).with_name("houston"))
     return _timed([program, "guide", rollout, "a word"], station)
+
+
+def _cpu() -> float:
+    """Processor seconds of all commands so far: what a busy machine does not change."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _timed(command: list[str], station: Station) -> float:
