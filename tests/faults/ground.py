@@ -37,8 +37,9 @@ ENGINE = "small"
 READY_SECONDS = 30.0
 ENDS_WITH_IT = ("daemon.supervisor", "service.nursery", "rollout.worker", "recorder.search")
 """Processes that never outlive a daemon; engines, their logs and terminals do."""
-ORPHAN_SECONDS = 2.0
-"""A dead daemon's processes are gone after this time."""
+ORPHAN_SECONDS = 10.0
+"""A dead daemon's processes are gone after this time, on a busy machine too: one that was just
+being started ends when its interpreter runs. How long it took is kept."""
 
 
 class Ground:
@@ -68,6 +69,8 @@ class Ground:
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds: list[float] = []
         """From the start after a death to ready, each."""
+        self.gone_seconds: list[float] = []
+        """From the death of a daemon to that of its last process, each."""
         self.orphans: list[str] = []
 
     # --- the daemon -------------------------------------------------------------------------------
@@ -128,12 +131,13 @@ class Ground:
         """Wait for the end of the daemon; its exit code. What it left running is noted."""
         assert self.process
         code = self.process.wait(seconds)
-        end = time.monotonic() + ORPHAN_SECONDS
+        began = time.monotonic()
         while left := [pid for word in ENDS_WITH_IT for pid in self.own(word)]:
-            if time.monotonic() > end:
-                self.orphans += [command_line(Path(f"/proc/{pid}")) for pid in left]
+            if time.monotonic() - began > ORPHAN_SECONDS:
+                self.orphans += [command_line(Path(f"/proc/{pid}"))[:200] for pid in left]
                 break
             time.sleep(0.02)
+        self.gone_seconds.append(time.monotonic() - began)
         return code
 
     def own(self, word: str) -> list[int]:

@@ -58,6 +58,8 @@ class Result:
     findings: list[str] = field(default_factory=list)
     ready_seconds: list[float] = field(default_factory=list)
     """From each start of the daemon to ready."""
+    gone_seconds: list[float] = field(default_factory=list)
+    """From each end of the daemon to that of its last process."""
 
     def json(self) -> dict[str, Any]:
         """As a line of the state file."""
@@ -68,7 +70,8 @@ class Result:
             "counts": self.counts,
         }
         plain = {name: dict(counter) for name, counter in counted.items()}
-        return {**plain, "findings": self.findings, "ready_seconds": self.ready_seconds}
+        seconds = {"ready_seconds": self.ready_seconds, "gone_seconds": self.gone_seconds}
+        return {**plain, **seconds, "findings": self.findings}
 
 
 class Segment:
@@ -276,6 +279,7 @@ class Segment:
         result.findings += [f"left running: {line}" for line in ground.orphans]
         self._account()
         result.ready_seconds += ground.ready_seconds
+        result.gone_seconds += ground.gone_seconds
         result.counts["rollouts"] += len(states)
         return result
 

@@ -82,19 +82,27 @@ def number_of(segment: dict[str, Any], *what: str) -> int:
     return sum(sum(segment[one].values()) for one in what)
 
 
+def spread(segments: list[dict[str, Any]], what: str) -> dict[str, float]:
+    """Percentiles of what every segment measured."""
+    values = sorted(value for one in segments for value in one[what]) or [0.0]
+    return {
+        "p50": round(values[len(values) // 2], 3),
+        "p99": round(values[int(len(values) * 0.99)], 3),
+        "max": round(values[-1], 3),
+        "of": len(values),
+    }
+
+
 def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
     """Everything of all segments, with the machine and the versions."""
     kills, missed, others, counts = (Counter[str]() for _ in range(4))
     findings: list[str] = []
-    ready: list[float] = []
     for one in segments:
         kills.update(one["kills"])
         missed.update(one["missed"])
         others.update(one["others"])
         counts.update(one["counts"])
         findings += one["findings"]
-        ready += one["ready_seconds"]
-    ready.sort()
     kinds = Counter(finding.partition(":")[0] for finding in findings)
     whose: Counter[str] = Counter()
     for name, number in kills.items():
@@ -117,12 +125,8 @@ def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
         "corrupt": kinds["verify"],
         "orphans": kinds["left running"] + kinds["still there"],
         "findings": findings[:50],
-        "restart_to_ready_seconds": {
-            "p50": round(ready[len(ready) // 2], 3),
-            "p99": round(ready[int(len(ready) * 0.99)], 3),
-            "max": round(ready[-1], 3),
-            "starts": len(ready),
-        },
+        "restart_to_ready_seconds": spread(segments, "ready_seconds"),
+        "death_to_last_process_gone_seconds": spread(segments, "gone_seconds"),
         "seconds": round(sum(one["seconds"] for one in segments)),
         "kills_by_point": dict(sorted(kills.items())),
         "not_reached": dict(sorted(missed.items())),

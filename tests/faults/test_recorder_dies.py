@@ -26,7 +26,10 @@ from tests.support.recorder_client import Person
 
 ROOT = Path(__file__).parents[2]
 OWED = ("batch", "transaction", "commit", "append", "deliver", "answer", "push", "publish", "blob")
-NAMES = [name for name in POINTS if name.startswith("recorder.") and name.split(".")[1] in OWED]
+CROWDED = "recorder.commit.during"
+"""Needs more messages at once than three clients say; see `test_daemon_dies`."""
+NAMES = [n for n in POINTS if n.startswith("recorder.") and n.split(".")[1] in OWED]
+NAMES.remove(CROWDED)
 EACH = 1
 """Deaths at each point."""
 DEATH_SECONDS = 20
