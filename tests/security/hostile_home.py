@@ -5,7 +5,6 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.environments import door
 from houston_shared.home import Home
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console.homes import HomeBuilder
@@ -82,9 +81,3 @@ def _named(builder: HomeBuilder, texts: Sequence[str]) -> None:
         builder.say(name, f"q{at}", text, author=text[:40])
         builder.activity(name, text)
         builder.state(name, next(states), f"person:{text[:20]}", text)
-
-
-def through_the_door(text: str) -> tuple[str, int]:
-    """An observation's text as an agent sees it, and the forged tags found in it."""
-    shown = door.through(text, 10**9)
-    return shown.text, shown.forged_tags
