@@ -65,6 +65,11 @@ def _show(done: Repaired) -> None:
     for rollout, step in done.paused.items():
         where = "no step of it is lost" if step < 0 else f"it goes on after step {step}"
         out.line(f"{rollout} is paused by repair; {where}. next: houston rollout resume {rollout}")
+    if any(step >= 0 for step in done.paused.values()):
+        out.note(
+            "Workspaces were left as they are: they may be ahead of the step behind which"
+            " their rollout goes on."
+        )
     out.line(f"The home is sound again, to event {done.seq}.")
     out.note(f"The files as they were, and everything set aside: {done.copies}")
 

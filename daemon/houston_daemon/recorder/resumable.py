@@ -43,7 +43,7 @@ def pause_if_bad(store: Store, row: Rollout) -> str:
 
 def first_bad(store: Store, row: Rollout) -> int:
     """The first event of the rollout's context that is not as it was stored; 0 for none."""
-    at = row.spec_seq
+    at = 0
     repaired = None
     try:
         for found in store.connection.execute(_CONTEXT, (row.id, row.first_step)):
@@ -53,9 +53,23 @@ def first_bad(store: Store, row: Rollout) -> int:
             repaired = _repaired(store) if repaired is None else repaired
             if repaired.get(at) != chain.row_hash(found[:-1]):
                 return int(at)
-    except (sqlite3.DatabaseError, UnicodeDecodeError, HoustonError):
+    except HoustonError:  # a blob of this event
         return int(at)
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # the one behind it cannot be read
+        return _next(store, row, at)
     return 0
+
+
+def _next(store: Store, row: Rollout, seq: int) -> int:
+    """The rollout's next event, from an index; the one before where that is damaged as well."""
+    try:
+        ((found,),) = store.connection.execute(
+            "SELECT min(seq) FROM events INDEXED BY events_rollout WHERE rollout = ? AND seq > ?",
+            (row.id, seq),
+        )
+    except sqlite3.DatabaseError:
+        found = None
+    return found or seq or row.spec_seq
 
 
 def _sound(store: Store, found: tuple[object, ...]) -> bool:
