@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.upkeep import backup
 from houston_daemon.recorder.upkeep.repair import Repaired, repair
 from houston_daemon.recorder.verify import verify
@@ -19,7 +20,7 @@ from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import change, fill, flip
-from tests.support.recorder_client import Station
+from tests.support.recorder_client import Station, sample, until
 
 STEPS = 5
 
@@ -313,3 +314,22 @@ def test_a_cut_end_starts_no_daemon_and_hides_nothing(home: Home) -> None:
     assert "houston repair" in done.stderr
     assert home.database.read_bytes() == before
     assert ask(home, "SELECT count(*) FROM rollouts") == [(3,)], "it can still be read"
+
+
+def test_a_page_that_breaks_while_the_daemon_runs_ends_it_with_the_sentence(home: Home) -> None:
+    two = rollouts(home)[1]
+    ((root,),) = ask(home, "SELECT rootpage FROM sqlite_master WHERE name = 'steps'")
+    assert isinstance(root, int)
+    with home.database.open("r+b") as file:
+        file.seek((root - 1) * 8192)
+        file.write(random.Random(1).randbytes(8192))
+    station = Station(home.path).start()
+    worker = station.worker(two)
+    worker.send(worker.message(wire.StoreSample, step=STEPS + 1, attempt=2, sample=sample(1)))
+    assert until(lambda: station.heard)
+    (heard,) = station.heard
+    assert isinstance(heard, RecorderFailed)
+    assert heard.damaged
+    assert heard.cause.startswith("CORRUPT rollout=- first bad seq=unknown; no backup available")
+    station.stop()
+    assert repaired(home).losses == (), "derived rows follow from the events"
