@@ -98,5 +98,18 @@ WHEN: dict[str, Means] = {
     "worker.request.before": Means.TOKENS,
 }
 """What must happen so that a point is reached; work alone reaches the others."""
-ONCE = ("hello", "open", "moved", "close", "resume", "fork", "summary", "child", "page")
+ONCE = (
+    "hello",
+    "open",
+    "moved",
+    "close",
+    "resume",
+    "fork",
+    "summary",
+    "child",
+    "page",
+    "checkpoint",
+    "head",
+    "beat",
+)
 """Second words of points that a process comes by once, or seldom."""
