@@ -90,7 +90,7 @@ def run(folder: Path, clients: int, seconds: float, script: Script) -> dict[str,
 
 
 def _cpu(pid: int) -> dict[str, float]:
-    """Processor seconds of a process: its threads (receiving, storing, committing), ZeroMQ's own."""
+    """Processor seconds of a process: its own threads (receive, store, commit), and ZeroMQ's."""
     spent: dict[str, float] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
