@@ -38,6 +38,7 @@ def lead(disk: Path, trace: Path, tracer: Path, lives: tuple[tuple[str, int], ..
         "LD_PRELOAD": str(tracer),
         "POWER_CUT_ROOT": str(disk),
         "POWER_CUT_TRACE": str(trace),
+        "POWER_CUT_KILL": f"{trace}.kill",
     }
     clients: list[Client] = []
     annotator = Annotator(home, marks)
@@ -76,6 +77,7 @@ class Recorder:
             env=environment,
             start_new_session=True,
         )
+        self._order = Path(environment["POWER_CUT_KILL"])
         self._read()
 
     def lease(self, rollout: str) -> int:
@@ -89,11 +91,15 @@ class Recorder:
         return json.loads(self.process.stdout.readline())
 
     def end(self, how: str) -> None:
-        """Kill it, or stop it; what it has started ends too."""
+        """Kill it (the tracer does, between two records), or stop it; its children end too."""
         if how == "stop":
             assert self.process.stdin
             self.process.stdin.close()
-            self.process.wait(30)
+        elif how == "kill":
+            self._order.touch()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(60)
+        self._order.unlink(missing_ok=True)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)

@@ -39,7 +39,7 @@ def compiled(folder: Path) -> Path:
 
 
 def read(path: Path) -> list[Record]:
-    """All records; the last one may be cut where its process was killed."""
+    """All records."""
     return list(_records(path.read_bytes()))
 
 

@@ -4,11 +4,14 @@
    with the acks they got) append to the same file, so its order is the order of cause and effect.
    A change is noted under the lock that it was made under. A sync is two records, its begin and
    its end, and is not locked: what was changed before the begin is durable from the end on.
+   A process that is to be killed kills itself here, between two records, when POWER_CUT_KILL is
+   there: a record torn by a kill would be a hole in the trace. Its children are not traced.
    Not seen: writes through mmap. SQLite makes them to -shm alone, which no power cut leaves. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,14 +36,16 @@ struct header {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char traced[FDS];
-static const char *root;
+static const char *root, *end;
 static size_t root_length;
 static int trace = -1;
 
 __attribute__((constructor)) static void begin(void) {
   const char *file = getenv("POWER_CUT_TRACE");
   root = getenv("POWER_CUT_ROOT");
-  if (!file || !root) return;
+  end = getenv("POWER_CUT_KILL");
+  unsetenv("LD_PRELOAD");
+  if (!file || !root || !end) return;
   root_length = strlen(root);
   trace = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
@@ -57,6 +62,11 @@ static void give_up(const char *why) {
   abort();
 }
 
+static void locked(void) {
+  pthread_mutex_lock(&lock);
+  if (!syscall(SYS_faccessat, AT_FDCWD, end, F_OK)) kill(getpid(), SIGKILL);
+}
+
 static void note(char op, int fd, int64_t a, int64_t b, const void *one, size_t first,
                  const void *two, size_t second) {
   struct header head = {op, {0}, getpid(), fd, first, second, a, b};
@@ -67,7 +77,7 @@ static void note(char op, int fd, int64_t a, int64_t b, const void *one, size_t 
 
 static int opened(const char *path, int flags, mode_t mode) {
   if (!below(path)) return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-  pthread_mutex_lock(&lock);
+  locked();
   int there = !syscall(SYS_faccessat, AT_FDCWD, path, F_OK);
   int fd = syscall(SYS_openat, AT_FDCWD, path, flags, mode);
   if (fd >= 0) {
@@ -96,7 +106,7 @@ int __open64_2(const char *path, int flags) { return opened(path, flags, 0); }
 
 int close(int fd) {
   if (known(fd)) {
-    pthread_mutex_lock(&lock);
+    locked();
     traced[fd] = 0;
     note('c', fd, 0, 0, "", 0, "", 0);
     pthread_mutex_unlock(&lock);
@@ -107,7 +117,7 @@ int close(int fd) {
 static ssize_t wrote(int fd, const void *data, size_t size, off64_t at, int here) {
   if (!known(fd))
     return here ? syscall(SYS_write, fd, data, size) : syscall(SYS_pwrite64, fd, data, size, at);
-  pthread_mutex_lock(&lock);
+  locked();
   ssize_t done =
       here ? syscall(SYS_write, fd, data, size) : syscall(SYS_pwrite64, fd, data, size, at);
   int problem = errno;
@@ -138,7 +148,7 @@ static long changed(long done, char op, int fd, int64_t a, int64_t b, const char
 
 int ftruncate64(int fd, off64_t size) {
   if (!known(fd)) return syscall(SYS_ftruncate, fd, size);
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_ftruncate, fd, size), 't', fd, size, 0, "", "");
 }
 int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
@@ -146,7 +156,7 @@ int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
 int fallocate64(int fd, int mode, off64_t at, off64_t size) {
   if (!known(fd)) return syscall(SYS_fallocate, fd, mode, at, size);
   if (mode) give_up("fallocate with a mode is not traced");
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_fallocate, fd, mode, at, size), 'a', fd, at + size, 0, "", "");
 }
 int fallocate(int fd, int mode, off_t at, off_t size) { return fallocate64(fd, mode, at, size); }
@@ -157,10 +167,18 @@ int posix_fallocate(int fd, off_t at, off_t size) { return posix_fallocate64(fd,
 
 static int synced(int fd, long number) {
   int mine = known(fd);
-  if (mine) note('s', fd, 0, 0, "", 0, "", 0);
+  if (mine) {
+    locked();
+    note('s', fd, 0, 0, "", 0, "", 0);
+    pthread_mutex_unlock(&lock);
+  }
   int done = syscall(number, fd);
   int problem = errno;
-  if (mine && !done) note('S', fd, 0, 0, "", 0, "", 0);
+  if (mine && !done) {
+    locked();
+    note('S', fd, 0, 0, "", 0, "", 0);
+    pthread_mutex_unlock(&lock);
+  }
   errno = problem;
   return done;
 }
@@ -169,26 +187,26 @@ int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
 
 int rename(const char *from, const char *to) {
   if (!below(from) && !below(to)) return syscall(SYS_rename, from, to);
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_rename, from, to), 'r', -1, 0, 0, from, to);
 }
 int link(const char *from, const char *to) {
   if (!below(from) && !below(to)) return syscall(SYS_link, from, to);
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_link, from, to), 'l', -1, 0, 0, from, to);
 }
 int unlink(const char *path) {
   if (!below(path)) return syscall(SYS_unlink, path);
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_unlink, path), 'u', -1, 0, 0, path, "");
 }
 int mkdir(const char *path, mode_t mode) {
   if (!below(path)) return syscall(SYS_mkdir, path, mode);
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_mkdir, path, mode), 'm', -1, 0, 0, path, "");
 }
 int rmdir(const char *path) {
   if (!below(path)) return syscall(SYS_rmdir, path);
-  pthread_mutex_lock(&lock);
+  locked();
   return changed(syscall(SYS_rmdir, path), 'd', -1, 0, 0, path, "");
 }
