@@ -35,6 +35,7 @@ def preflight(home: Home) -> int:
     uri = f"file:{quote(str(home.database))}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)
     try:
+        _undo_beginning(home)
         schema.check(connection, str(home.path))
         version = schema.version_of(connection)
         _wal(home)
@@ -49,6 +50,18 @@ def preflight(home: Home) -> int:
         raise damaged(home, f"SQLite cannot read {home.database} ({said}).") from None
     finally:
         connection.close()
+
+
+def _undo_beginning(home: Home) -> None:
+    """Let SQLite roll back a home whose making was cut short: before there is a WAL, it keeps a
+    rollback journal, which a connection that only reads may not apply. Nothing is stored by then.
+    """
+    if home.database.with_name(home.database.name + "-journal").exists():
+        connection = sqlite3.connect(home.database, isolation_level=None, timeout=5)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        finally:
+            connection.close()
 
 
 def _wal(home: Home) -> None:

@@ -18,6 +18,9 @@ from tests.faults.power_cut.hold import Acked, Verdict
 from tests.faults.power_cut.replay import Honest, Replay
 from tests.faults.power_cut.trace import Record
 
+BEGINNING = 80
+"""Records within which a home is made: folders, an empty database, its first tables."""
+
 
 @dataclass
 class Tally:
@@ -48,13 +51,14 @@ def chosen(records: list[Record], count: int, dice: random.Random) -> list[int]:
     """After how many records to cut: at the borders of syncs, names and acks, and anywhere.
 
     A third lies right before or behind the end of a sync, a third right behind an ack or a change
-    of a name or a size, the rest anywhere.
+    of a name or a size, a tenth in the making of the home, the rest anywhere.
     """
     syncs = [n + before for n, one in enumerate(records) if one.op == "S" for before in (0, 1)]
     edges = [n + 1 for n, one in enumerate(records) if one.op in "kruomta"]
     third = count // 3
     picked = [dice.choice(syncs) for _ in range(third)]
     picked += [dice.choice(edges) for _ in range(third)]
+    picked += [dice.randrange(BEGINNING) for _ in range(count // 10)]
     picked += [dice.randrange(len(records) + 1) for _ in range(count - len(picked))]
     return sorted(picked)
 
