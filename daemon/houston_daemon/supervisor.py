@@ -46,6 +46,8 @@ TERM_PART = 0.15
 KILL_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 """Longest wait of the loop: health of engines and backoffs are looked at this often."""
+LEAST_PAUSE = 0.25
+"""However little patience the configuration has."""
 
 
 @dataclass(slots=True)
@@ -113,6 +115,7 @@ class Supervisor:
             self._engines.pause_and_resume(now)
             self._fill()
             self._births.look(now)
+            self._workers.end_silent(self._recorder.silences())
             self._logs.look(now, self._pids)
             self._recorder.report(self._report(now))
         except HoustonError as problem:
@@ -196,7 +199,9 @@ class Supervisor:
 
     def _pause(self, now: float) -> float:
         due = self._workers.next_due(now)
+        settings = self._loaded.config.daemon
         ends = [IDLE_SECONDS, watchdog_seconds() or IDLE_SECONDS]
+        ends += [settings.silent_seconds / 4, max(LEAST_PAUSE, settings.engine_patience_seconds)]
         ends += [due - now] if due else []
         ends += [self._leaving.until - now] if self._leaving else []
         return max(0.0, min(ends))

@@ -32,6 +32,11 @@ class Daemon(Settings, frozen=True):
     """Unix group whose members may attach (home 0750, sockets 0660); empty for the owner only."""
     drain_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     """How long a stop may take in all; workers have six tenths of it to come to a safe point."""
+    silent_seconds: Annotated[float, msgspec.Meta(ge=2)] = 60.0
+    """A worker that has said nothing for so long (each says something every second) is taken for
+    hung: it is killed, and its rollout goes on with another."""
+    engine_patience_seconds: Annotated[float, msgspec.Meta(ge=0)] = 30.0
+    """How long an engine may be down before its rollouts are paused, until it answers again."""
     log_mb: Annotated[int, msgspec.Meta(ge=1)] = 50
     """A log file is rotated at this size."""
     log_files: Annotated[int, msgspec.Meta(ge=1)] = 10

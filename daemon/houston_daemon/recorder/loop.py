@@ -148,6 +148,7 @@ class Loop:
     def _turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
         self._hear_wakes()
+        self._store.workers.turn(listening=not self._holding.crowded)
         began = self._early_since if self._early else time.perf_counter()
         works = self._collect()
         self.works = works

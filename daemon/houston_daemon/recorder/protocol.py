@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from houston_daemon.recorder.workers import Silence
 from houston_shared.records import RolloutSpec
 from houston_shared.wire import Status
 
@@ -88,6 +89,10 @@ class RecorderHandle(Protocol):
 
         Does nothing when the lease is old or the rollout has ended.
         """
+        ...
+
+    def silences(self) -> dict[str, Silence]:
+        """Rollout → how long its worker has said nothing."""
         ...
 
     def report(self, said: Reported) -> None:

@@ -21,6 +21,7 @@ from houston_daemon.recorder.loop import Loop
 from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Reported, Tell
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
+from houston_daemon.recorder.workers import Silence
 from houston_shared.config import Configuration, fingerprint
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -69,6 +70,10 @@ class Recorder:
     def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
         """A worker process ended; with `failure`, the rollout fails with that reason."""
         self._call(lambda store: assignments.worker_ended(store, rollout, lease, failure))
+
+    def silences(self) -> dict[str, Silence]:
+        """Rollout → how long its worker has said nothing."""
+        return self._call(lambda store: store.workers.silences())
 
     def report(self, said: Reported) -> None:
         """What `Status` says about workers and engines from now on."""

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from houston_shared.wire import Control
 
+TURN_SECONDS = 0.5
+"""A turn of the recorder that takes longer was stopped, or starved: no worker is blamed for it."""
+
 
 @dataclass(slots=True)
 class Worker:
@@ -22,6 +25,18 @@ class Worker:
     """What it was last told."""
     heard_at: float | None = None
     """Monotonic time of its newest message."""
+    attended: float = 0.0
+    """How long the recorder had listened, in all, when it heard of it last."""
+    active_us: int = 0
+    """Active time that it said last."""
+
+
+class Silence(NamedTuple):
+    """How long a worker has said nothing."""
+
+    lease: int
+    seconds: float
+    """Only time in which the recorder listened."""
 
 
 class Push(NamedTuple):
@@ -38,10 +53,25 @@ class Workers:
         self._by_rollout: dict[str, Worker] = {}
         self.longest_silence = 0.0
         """Longest time between two messages of one worker so far, seconds."""
+        self._attended = 0.0
+        self._turned = time.monotonic()
+
+    def turn(self, listening: bool) -> None:
+        """The recorder takes another turn, in which it listens to workers, or cannot."""
+        before, self._turned = self._turned, time.monotonic()
+        if listening:
+            self._attended += min(self._turned - before, TURN_SECONDS)
+
+    def silences(self) -> dict[str, Silence]:
+        """Rollout → how long its worker has said nothing; from its assignment on."""
+        return {
+            rollout: Silence(worker.lease, self._attended - worker.attended)
+            for rollout, worker in self._by_rollout.items()
+        }
 
     def add(self, rollout: str, lease: int) -> None:
         """A rollout was assigned; whoever ran it before counts no more."""
-        self._by_rollout[rollout] = Worker(lease)
+        self._by_rollout[rollout] = Worker(lease, attended=self._attended)
 
     def heard(self, rollout: str, lease: int, routing: bytes) -> None:
         """A message under the newest lease came from `routing`."""
@@ -53,6 +83,7 @@ class Workers:
         if worker.heard_at is not None:
             self.longest_silence = max(self.longest_silence, now - worker.heard_at)
         worker.heard_at = now
+        worker.attended = self._attended
         worker.routing = routing
 
     def remove(self, rollout: str, lease: int) -> None:

@@ -76,6 +76,7 @@ class Actor:
             wire.StoreIntent, step=step, attempt=1, index=index, intent=intent
         )
         point("worker.intent.after")
+        await self._line.still_mine()
         if ack.act:
             result = await self._watched(
                 step, call, lambda standing, stop: environment.act(call, standing, stop)

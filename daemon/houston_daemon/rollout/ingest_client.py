@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from typing import Any, TypeVar
 
 import zmq
@@ -37,6 +38,8 @@ class IngestClient:
         self._socket.connect(endpoint)
         self._control = control
         self._numbers = itertools.count(1)
+        self.valid_at = 0.0
+        """Monotonic time at which the lease was surely valid: an answered message was sent then."""
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
         self._reader = asyncio.create_task(self._read())
 
@@ -49,9 +52,11 @@ class IngestClient:
         number = next(self._numbers).to_bytes(8, "big")
         body = wire.encode(message)
         tries = 0
+        sent_at = time.monotonic()
         while True:
             reply = await self._exchange(number, body)
             if isinstance(reply, kind):
+                self.valid_at = max(self.valid_at, sent_at)
                 if isinstance(reply, wire.Ack | wire.Welcome):
                     self._control.update(reply.control)
                 return reply

@@ -4,6 +4,7 @@ Also the heartbeat, which goes on whatever tools and engines do.
 """
 
 import asyncio
+import time
 from typing import Any
 
 from houston_daemon.rollout.clock import ActiveClock
@@ -16,6 +17,8 @@ from houston_shared.records import STANDS, StepRecord
 from houston_shared.secret_values import redact
 
 BEAT_SECONDS = 1.0
+FRESH_SECONDS = 3.0
+"""A lease that was valid longer ago proves nothing: this process may have been stopped since."""
 
 
 class Line:
@@ -61,6 +64,14 @@ class Line:
             point("worker.beat.before")
             await self.store(wire.Heartbeat, activity=redact(self.activity))
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def still_mine(self) -> None:
+        """Before an act: ask again where the last proof is old. Raises Leaving for an old lease.
+
+        A worker that was stopped behind an ack would act beside its successor when it goes on.
+        """
+        if time.monotonic() - self._client.valid_at > FRESH_SECONDS:
+            await self.store(wire.Heartbeat, activity=redact(self.activity))
 
     async def safe_point(self) -> None:
         """Nothing is under way: leave here when wanted, wait here while paused."""

@@ -1,6 +1,6 @@
 """The engines that rollouts use: which are watched, how they stand, whose rollouts wait for them.
 
-An engine that is down for more than half a minute pauses its rollouts (by `engine`), so that their
+An engine that is down for long (half a minute) pauses its rollouts (by `engine`), so that their
 state says what is the matter; when it answers again they are resumed. Shorter gaps are bridged by
 the workers' own retries.
 """
@@ -37,8 +37,14 @@ class Engines:
     """All engines of one daemon; used from the supervisor's thread only."""
 
     def __init__(
-        self, make: MakeServer, recorder: RecorderHandle, tell: Callable[[EngineState], None]
+        self,
+        make: MakeServer,
+        recorder: RecorderHandle,
+        tell: Callable[[EngineState], None],
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
+        """patience: seconds that an engine may be down before its rollouts are paused."""
+        self._patience = patience
         self._make = make
         self._recorder = recorder
         self._tell = tell
@@ -100,7 +106,7 @@ class Engines:
                 self._recorder.pause_for_engine(name, False)
                 watched.waiting = False
             since = watched.down_since
-            if not watched.waiting and since is not None and now - since > PATIENCE_SECONDS:
+            if not watched.waiting and since is not None and now - since > self._patience:
                 self._recorder.pause_for_engine(name, True, watched.state)
                 watched.waiting = True
                 LOGGER.warning("rollouts of engine %s wait: %s", name, watched.state)

@@ -149,13 +149,15 @@ def _crew(
     loaded: Loaded, recorder: RecorderHandle, inbox: Inbox, log: LogFile, forcing: Forcing
 ) -> tuple[Supervisor, Births, Engines]:
     settings, home = loaded.config.daemon, loaded.home
-    engines = Engines(servers(loaded), recorder, inbox.put)
+    patience = settings.engine_patience_seconds
+    engines = Engines(servers(loaded), recorder, inbox.put, patience)
     births = Births(inbox, WORKER, worker_log(home, NURSERY))
     workers = Workers(
         recorder,
         lambda assignment, url: births.ask(_birth(loaded, assignment, url)),
         lambda rollout: worker_log(home, rollout),
         settings.max_rollouts,
+        settings.silent_seconds,
     )
     leftovers = Leftovers(home.database, loaded.host_root, inbox)
     logs = Logs(log, lambda of: worker_log(home, of), log_bytes(loaded), settings.log_files)

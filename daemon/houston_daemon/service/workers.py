@@ -1,22 +1,25 @@
 """The worker processes: at most so many, few starting at once, restarted with backoff.
 
 A worker that dies is started again after 1, 2, 4 … 60 s; after five deaths without a closed step
-between them its rollout fails, with the last line of its log as the reason. Which rollouts may run
-is the recorder's word, and whether their engine answers is the supervisor's.
+between them its rollout fails, with the last line of its log as the reason. One that is silent for
+too long (stopped, hung) is killed, which is a death like any other. Which rollouts may run is the
+recorder's word, and whether their engine answers is the supervisor's.
 """
 
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
+from houston_daemon.recorder.workers import Silence
 from houston_daemon.service.births import Lost
 from houston_daemon.service.log import LOGGER, last_line
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing
+from houston_daemon.service.silence import Silences
 from houston_shared.faults import point
 
 STARTING_LIMIT = 4
@@ -34,6 +37,10 @@ class _Live:
     """0 until it is born."""
     asked: signal.Signals | None = None
     """The signal that told it to end: then its end is no death."""
+    silent: float = 0.0
+    """Seconds that it has said nothing, where that is noticeable."""
+    hung: bool = False
+    """Whether it was killed for its silence."""
 
 
 @dataclass(slots=True)
@@ -60,7 +67,9 @@ class Workers:
         launch: Launch,
         log_of: Callable[[str], Path],
         limit: int,
+        silent_seconds: float = 60.0,
     ) -> None:
+        self._silences = Silences(silent_seconds)
         self._recorder = recorder
         self._launch = launch
         self._log_of = log_of
@@ -97,7 +106,30 @@ class Workers:
                     f"died {past.deaths} of {DEATHS_LIMIT} times without a step between; "
                     f"{then}; last: {past.said}"
                 )
+        for rollout, live in self._live.items():
+            if live.silent:
+                found[f"worker of {rollout}"] = self._quiet(live)
         return found
+
+    def _quiet(self, live: _Live) -> str:
+        after = f"ended after {self._silences.limit:g} s"
+        return f"silent for {live.silent:.0f} s; {'killed' if live.hung else after}"
+
+    def end_silent(self, silences: Mapping[str, Silence]) -> None:
+        """Kill workers that have been silent for too long, by what the recorder heard of them."""
+        for rollout, live in self._live.items():
+            silence = silences.get(rollout)
+            if silence is None or silence.lease != live.lease or not live.pid or live.asked:
+                continue
+            noticed = self._silences.noticed(live.pid, silence.seconds)
+            live.silent = silence.seconds if noticed else 0.0
+            if noticed and not live.hung and self._silences.hung(live.pid, silence.seconds):
+                LOGGER.error(
+                    "worker of %s (pid %s, lease %s) has been silent for %.0f s: it is killed",
+                    rollout, live.pid, live.lease, silence.seconds,
+                )  # fmt: skip
+                live.hung = True
+                _send(live.pid, signal.SIGKILL)
 
     def fill(self, now: float, standings: dict[str, Standing], reachable: Reachable) -> None:
         """Start workers for runnable rollouts, oldest first, as far as the limits allow.
@@ -144,7 +176,9 @@ class Workers:
         failure = ""
         if event.code != 0 and not live.asked:
             standing = standings.get(event.rollout)
-            failure = self._death(event.rollout, event.code, past, standing, now)
+            said = f"it was silent for {live.silent:.0f} s and was killed" if live.hung else ""
+            failure = self._death(event.rollout, event.code, said, past, standing, now)
+        self._silences.forget(live.pid)
         self._owed.append((event.rollout, live.lease, failure))
 
     def lost(self, event: Lost, now: float) -> None:
@@ -193,13 +227,22 @@ class Workers:
         self._live[rollout] = _Live(lease, standing.engine, url)
 
     def _death(
-        self, rollout: str, code: int, past: _Past, standing: Standing | None, now: float
+        self,
+        rollout: str,
+        code: int,
+        said: str,
+        past: _Past,
+        standing: Standing | None,
+        now: float,
     ) -> str:
-        """Count a death; returns why the rollout fails, empty while it may try again."""
+        """Count a death; returns why the rollout fails, empty while it may try again.
+
+        said: why it was killed; empty for what its log says.
+        """
         steps = standing.steps if standing else past.steps
         past.deaths = 1 if steps > past.steps else past.deaths + 1
         past.steps = steps
-        said = past.said = last_line(self._log_of(rollout)) or "it wrote nothing"
+        said = past.said = said or last_line(self._log_of(rollout)) or "it wrote nothing"
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         if past.deaths >= DEATHS_LIMIT:
             LOGGER.error("rollout %s fails: %s deaths; last: %s", rollout, past.deaths, said)

@@ -105,14 +105,16 @@ class Rig:
 
     def work(self, rollout: str, endpoint: str = "") -> Any:
         """Assign the rollout and start a worker process for it."""
+        return self.start(worker.main, rollout, endpoint=endpoint)
+
+    def start(
+        self, target: Callable[..., Any], rollout: str, *more: Any, endpoint: str = ""
+    ) -> Any:
+        """Assign the rollout and start a process: `target(arguments of a worker, *more)`."""
         assignment = self.recorder.assign(rollout)
         endpoint = endpoint or self.home.socket("ingest")
-        process = _PROCESSES.Process(
-            target=worker.main,
-            args=(
-                ["--endpoint", endpoint, "--rollout", rollout, "--lease", str(assignment.lease)],
-            ),
-        )
+        words = ["--endpoint", endpoint, "--rollout", rollout, "--lease", str(assignment.lease)]
+        process = _PROCESSES.Process(target=target, args=(words, *more))
         process.start()
         process.lease = assignment.lease
         self._alive.append(process)
