@@ -10,7 +10,9 @@ each name means stands in `fault_points`; who orders faults and looks at what is
                                                     `kill@3`; whoever fires removes it first
 
 The folder also arms processes that run already and those that they start, and each order in it is
-carried out once. What fired is written to `<folder>/fired`, a line each: name, action, pid.
+carried out once. What fired is written to `<folder>/fired`, a line each: name, action, pid. A file
+`clock` there holds seconds since 1970: processes that start then read this wall time for good, and
+their measured times (`time.monotonic_ns`) stand still; waiting (`time.monotonic`) goes on.
 
 Actions: `kill` (SIGKILL to oneself), `stop` (SIGSTOP), `exit=CODE` (without any clean-up), `raise`
 (an Injected), `enospc` (an OSError: no space left), `delay=SECONDS`, `clock=SECONDS` (from then on
@@ -27,6 +29,7 @@ from typing import NamedTuple
 
 VARIABLE = "HOUSTON_FAULTS"
 FIRED = "fired"
+CLOCK = "clock"
 ACTIONS = frozenset({"kill", "stop", "exit", "raise", "enospc", "delay", "clock"})
 
 
@@ -84,6 +87,9 @@ class Folder:
         self._path = path
         self._times: dict[tuple[str, int], int] = {}
         """How often a point was reached since the file that orders its fault was made."""
+        clock = path / CLOCK
+        if clock.exists():
+            _fix_clock(int(clock.read_text(encoding="utf-8")))
 
     def __call__(self, name: str) -> None:
         """Come by the point `name`."""
@@ -128,6 +134,14 @@ def _shift_clock(seconds: float) -> None:
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + int(seconds * 1_000_000_000)
+
+
+def _fix_clock(seconds: int) -> None:
+    """Let this process read `seconds` for good, and let no measured time pass."""
+    stands = time.monotonic_ns()
+    time.time = lambda: float(seconds)
+    time.time_ns = lambda: seconds * 1_000_000_000
+    time.monotonic_ns = lambda: stands
 
 
 def _off(name: str) -> None:

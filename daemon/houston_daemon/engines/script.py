@@ -59,21 +59,20 @@ class ScriptEngine:
 
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
         """Play one line; after the last one, call `finish`."""
-        started = time.monotonic()
+        started = time.monotonic_ns()
         if request.role != "policy":
             return Sampled(SUMMARY, "stop", thought=SUMMARY, calls=())
         step = request.step or self._next
         line = self._lines[step - 1] if step <= len(self._lines) else _FINISH
         if line.delay > 0 and await is_set_within(stop, line.delay):
-            return Sampled(
-                "", "interrupted", thought="", calls=(), seconds=time.monotonic() - started
-            )
+            seconds = (time.monotonic_ns() - started) / 1e9
+            return Sampled("", "interrupted", thought="", calls=(), seconds=seconds)
         self._next = step + 1
         calls = tuple(
             Call(id=f"{step}.{index}", name=call.name, arguments=call.arguments)
             for index, call in enumerate(line.calls)
         )
-        seconds = time.monotonic() - started
+        seconds = (time.monotonic_ns() - started) / 1e9
         return Sampled(line.thought, "stop", thought=line.thought, calls=calls, seconds=seconds)
 
     async def ready(self) -> None:

@@ -42,7 +42,7 @@ def note(store: Store, seconds: float) -> None:
 def _offset() -> float:
     """How far the clocks are apart; read again when this process was stopped in between."""
     while True:
-        begun = time.monotonic()
-        wall, after = now_us() / 1e6, time.monotonic()
+        begun = time.monotonic_ns() / 1e9
+        wall, after = now_us() / 1e6, time.monotonic_ns() / 1e9
         if after - begun < LULL_SECONDS:
             return wall - begun

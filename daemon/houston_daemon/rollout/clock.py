@@ -12,10 +12,10 @@ from contextlib import contextmanager
 class ActiveClock:
     """Microseconds of active time, going on from `start_us`."""
 
-    def __init__(self, start_us: int, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._now = monotonic_ns
+    def __init__(self, start_us: int, monotonic_ns: Callable[[], int] | None = None) -> None:
+        self._now = monotonic_ns or time.monotonic_ns
         self._counted_us = start_us
-        self._since = monotonic_ns()
+        self._since = self._now()
         self._holds = 0
 
     def us(self) -> int:
