@@ -19,7 +19,7 @@ ITS_OWN = ("lease", "last_seq", "activity", "seed", "group_id", "request")
 
 
 def journal(ground: Ground, rollout: str) -> list[tuple[Any, ...]]:
-    """Every event of the rollout but spec and assignments: key, kind, time and body, byte for byte."""
+    """Every event but spec and assignments: key, kind, time and body, byte for byte."""
     meaning = _meaning(ground, rollout)
     rows = ground.query(
         "SELECT step, attempt, part, kind, at, body, blob FROM events"

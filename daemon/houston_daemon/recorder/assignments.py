@@ -7,7 +7,7 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.store import Store
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec
-from houston_shared.store.bodies import Assigned
+from houston_shared.store.bodies import Assigned, Clock
 
 SUPERVISOR = "supervisor"
 
@@ -43,12 +43,17 @@ def assign(store: Store, rollout: str) -> Assignment | str:
 
 
 def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
-    """A worker process ended; with a failure the rollout fails, a cancel that waited is done."""
+    """A worker process ended; with a failure the rollout fails, a cancel that waited is done.
+
+    The active time of its last heartbeat is kept, however it ended.
+    """
     point("recorder.ended.before")
-    store.workers.remove(rollout, lease)
+    active_us = store.workers.remove(rollout, lease)
     row = store.rollout(rollout)
     if row is None or row.lease != lease or states.ended(row):
         return
+    if active_us > row.active_us:
+        store.journal.append(Key(rollout), "clock", Clock(active_us=active_us))
     if row.cancelling:
         states.move(store, row, "cancelled", row.cancelling, row.reason)
     elif failure:

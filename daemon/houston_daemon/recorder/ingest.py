@@ -37,7 +37,9 @@ from houston_shared.wire import (
 )
 
 CLOCK_US = 30_000_000
-"""A crash forgets at most this much active time of a step that is still open."""
+"""A crash of the daemon forgets at most this much active time of a step that is still open."""
+LAST_CLOCK_US = 1_000_000
+"""What a heartbeat before a stop may leave unsaid: workers beat every second."""
 
 
 class Stored(NamedTuple):
@@ -192,7 +194,9 @@ def _heartbeat(store: Store, row: Rollout, message: Heartbeat) -> Stored:
         store.connection.execute(
             "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, row.id)
         )
-    if message.active_us - row.active_us >= CLOCK_US and not states.ended(row):
+    store.workers.counted(row.id, message.active_us)
+    least = LAST_CLOCK_US if store.draining else CLOCK_US
+    if message.active_us - row.active_us >= least and not states.ended(row):
         store.journal.append(Key(row.id), "clock", Clock(active_us=message.active_us))
     return Stored(store.journal.seq)
 

@@ -28,7 +28,7 @@ class Worker:
     attended: float = 0.0
     """How long the recorder had listened, in all, when it heard of it last."""
     active_us: int = 0
-    """Active time that it said last."""
+    """Active time of its newest heartbeat; what it said with a step is in the journal."""
 
 
 class Silence(NamedTuple):
@@ -86,11 +86,17 @@ class Workers:
         worker.attended = self._attended
         worker.routing = routing
 
-    def remove(self, rollout: str, lease: int) -> None:
-        """A worker ended."""
+    def counted(self, rollout: str, active_us: int) -> None:
+        """A heartbeat told how long the rollout has worked."""
+        self._by_rollout[rollout].active_us = active_us
+
+    def remove(self, rollout: str, lease: int) -> int:
+        """A worker ended; the active time of its last heartbeat, 0 when it is not the newest."""
         worker = self._by_rollout.get(rollout)
-        if worker and worker.lease == lease:
-            del self._by_rollout[rollout]
+        if worker is None or worker.lease != lease:
+            return 0
+        del self._by_rollout[rollout]
+        return worker.active_us
 
     def of(self, rollout: str) -> Worker | None:
         """The live worker of a rollout."""

@@ -62,7 +62,7 @@ class Line:
         """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
         while True:
             point("worker.beat.before")
-            await self.store(wire.Heartbeat, activity=redact(self.activity))
+            await self.tell()
             await asyncio.sleep(BEAT_SECONDS)
 
     async def still_mine(self) -> None:
@@ -71,7 +71,11 @@ class Line:
         A worker that was stopped behind an ack would act beside its successor when it goes on.
         """
         if time.monotonic() - self._client.valid_at > FRESH_SECONDS:
-            await self.store(wire.Heartbeat, activity=redact(self.activity))
+            await self.tell()
+
+    async def tell(self) -> None:
+        """One heartbeat. Raises as `store` does."""
+        await self.store(wire.Heartbeat, activity=redact(self.activity))
 
     async def safe_point(self) -> None:
         """Nothing is under way: leave here when wanted, wait here while paused."""

@@ -115,6 +115,8 @@ class Life:
             over = leaving.reason in ("cancel", "ended")
             if leaving.reason == "cancel":
                 await self._moved("cancelled")
+            if leaving.reason == "drain":
+                await self._line.tell()  # the time that an open step has taken is kept
             raise
         except HoustonError as problem:
             log.error("the rollout fails: %s", problem)
