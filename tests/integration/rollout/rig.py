@@ -10,7 +10,7 @@ import multiprocessing
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -154,25 +154,13 @@ class Rig:
     def steps(self, rollout: str) -> list[StepRecord]:
         """All steps, read as any reader does."""
         from houston_shared.store.queries import steps as queries
+        from houston_shared.store.reader import Reader
 
-        def fetch() -> Iterator[StepRecord]:
-            with contextlib.closing(
-                sqlite3.connect(f"file:{self.home.database}?mode=ro", uri=True)
-            ) as connection:
-                for (number,) in connection.execute(
-                    "SELECT step FROM steps WHERE rollout=? AND current ORDER BY step", (rollout,)
-                ).fetchall():
-                    plan = queries.record(rollout, number)
-                    asked = next(plan)
-                    with contextlib.suppress(StopIteration):
-                        while True:
-                            try:
-                                asked = plan.send(connection.execute(*asked[:2]).fetchall())
-                            except StopIteration as end:
-                                yield end.value
-                                break
-
-        return list(fetch())
+        numbers = self.query(
+            "SELECT step FROM steps WHERE rollout=? AND current ORDER BY step", rollout
+        )
+        with Reader(self.home) as reader:
+            return [reader.run(queries.record(rollout, number)) for (number,) in numbers]
 
     def journal(self, rollout: str) -> list[tuple[Any, ...]]:
         """What the worker said, in order, without anything that depends on time."""
