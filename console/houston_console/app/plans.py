@@ -10,8 +10,9 @@ import msgspec
 
 from houston_console.app.records import FileRow, StepChange, StepRow
 from houston_shared.store import journal
+from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.plan import Ask, Plan, Row, columns, from_rows
-from houston_shared.store.queries import rollouts, world
+from houston_shared.store.queries import progress, rollouts, world
 from houston_shared.store.queries.rollouts import Rollout
 
 THOUGHT = 240
@@ -59,15 +60,11 @@ class Changes(NamedTuple):
 def changes(rollout: str, since: int) -> Plan[Changes]:
     """Steps of `rollout` with events after `since`; for 0 only how many steps there are."""
     steps = yield Ask("SELECT coalesce(max(step), 0) FROM steps WHERE rollout = ?", (rollout,))
-    newest = yield Ask("SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,))
+    newest = yield from progress.last_seq(rollout)
     touched: list[Row] = []
     if since:
-        touched = yield Ask(
-            "SELECT DISTINCT step FROM events"
-            " WHERE rollout = ? AND seq > ? AND step > 0 ORDER BY 1",
-            (rollout, since),
-        )
-    return Changes([row[0] for row in touched], steps[0][0], newest[0][0])
+        touched = yield Ask(f"{TOUCHED} ORDER BY 1", (rollout, since))
+    return Changes([row[0] for row in touched if row[0]], steps[0][0], newest)
 
 
 _STEP_ROWS = """

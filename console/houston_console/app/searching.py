@@ -13,7 +13,7 @@ import msgspec
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store import journal, search_query
+from houston_shared.store import in_order, journal, search_query
 from houston_shared.store.journal import Event
 from houston_shared.store.opening import NoSearchIndex
 from houston_shared.store.plan import END, Ask, Plan, columns, from_rows
@@ -23,7 +23,6 @@ from houston_shared.store.searchable import KINDS, tag, text_of
 
 PAGE = 200
 """Events read in one short transaction."""
-_KINDS = ", ".join(f"'{kind}'" for kind in KINDS)
 
 
 class Page(NamedTuple):
@@ -117,11 +116,8 @@ _STEP = (
 
 def scanned(rollout: str, terms: Sequence[Term], before: int) -> Plan[Page]:
     """The steps of one page of events, ending before the sequence `before`."""
-    rows = yield Ask(
-        f"SELECT {columns(Event, 'e')}, {_STEP} FROM events e WHERE rollout = ? AND seq < ?"
-        f" AND kind IN ({_KINDS}) ORDER BY seq DESC LIMIT {PAGE}",
-        (rollout, before),
-    )
+    what = f"{columns(Event, 'e')}, {_STEP}"
+    rows = yield from in_order.backward(what, rollout, before, PAGE, tuple(KINDS))
     steps: list[int] = []
     for event, row in zip(from_rows(Event, [row[:-1] for row in rows]), rows, strict=True):
         if row[-1] and _holds((yield from _text(event)), terms):

@@ -89,20 +89,16 @@ def _replace_attempts(connection: sqlite3.Connection, event: "Event") -> None:
 
 
 def intent(connection: sqlite3.Connection, event: "Event", body: Intent) -> None:
-    """A call is about to run: only the step's newest event changes."""
-    connection.execute(
-        "UPDATE steps SET last_seq = ? WHERE rollout = ? AND step = ? AND attempt = ?",
-        (event.seq, event.rollout, event.step, event.attempt),
-    )
+    """A call is about to run: its row of `steps` stays, which saves a page of the WAL."""
 
 
 def result(connection: sqlite3.Connection, event: "Event", body: Result) -> None:
     """What a call returned; evaluations and searches have rows of their own."""
-    connection.execute(
-        "UPDATE steps SET last_seq = ?, errors = errors + ?"
-        " WHERE rollout = ? AND step = ? AND attempt = ?",
-        (event.seq, int(not body.success), event.rollout, event.step, event.attempt),
-    )
+    if not body.success:
+        connection.execute(
+            "UPDATE steps SET errors = errors + 1 WHERE rollout = ? AND step = ? AND attempt = ?",
+            (event.rollout, event.step, event.attempt),
+        )
     if body.kind == "eval":
         _evaluation(connection, event, body)
     elif body.kind in SEARCH_KINDS:

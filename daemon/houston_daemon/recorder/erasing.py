@@ -18,6 +18,7 @@ from houston_daemon.recorder.verify_replay import Replay
 from houston_shared.errors import ExitCode
 from houston_shared.secret_values import redact
 from houston_shared.store import blobs, bodies, chain, schema
+from houston_shared.store.in_order import OF_ROLLOUT
 from houston_shared.wire import Done, EraseBodies
 
 LIMIT = 2_000
@@ -114,7 +115,7 @@ def derive_again(store: Store, rollout: str) -> None:
         replay = Replay(store.home, scratch, Findings())
         rows = store.connection.execute(
             "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
-            " WHERE rollout = ? ORDER BY seq",
+            f" WHERE {OF_ROLLOUT} ORDER BY seq",
             (rollout,),
         )
         for row in rows:
@@ -131,7 +132,8 @@ def derive_again(store: Store, rollout: str) -> None:
 def _copy(scratch: sqlite3.Connection, home: sqlite3.Connection, table: str, rollout: str) -> None:
     owner = "id" if table == "rollouts" else "rollout"
     rows = scratch.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,)).fetchall()
-    home.execute(f"DELETE FROM {table} WHERE {owner} = ?", (rollout,))
+    own = OF_ROLLOUT if TABLES[table] == "seq" else f"{owner} = ?1"  # no index by rollout there
+    home.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
     if rows:
         marks = ", ".join("?" * len(rows[0]))
         home.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)

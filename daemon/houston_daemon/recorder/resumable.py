@@ -15,12 +15,12 @@ from houston_daemon.recorder.derive import Event
 from houston_daemon.recorder.store import Rollout, Store
 from houston_daemon.recorder.verify_events import COLUMNS
 from houston_shared.errors import HoustonError
-from houston_shared.store import blobs, bodies, chain
+from houston_shared.store import blobs, bodies, chain, in_order
 
 LOGGER = logging.getLogger("houston.recorder")
 _CONTEXT = (
     f"SELECT {COLUMNS}, (SELECT chain FROM events AS last WHERE last.seq = events.seq - 1)"
-    " FROM events WHERE rollout = ? AND (step = 0 OR step >= ?) ORDER BY seq"
+    f" FROM events WHERE {in_order.OF_ROLLOUT} AND (step = 0 OR step >= ?2) ORDER BY seq"
 )
 
 
@@ -64,7 +64,9 @@ def _next(store: Store, row: Rollout, seq: int) -> int:
     """The rollout's next event, from an index; the one before where that is damaged as well."""
     try:
         ((found,),) = store.connection.execute(
-            "SELECT min(seq) FROM events INDEXED BY events_rollout WHERE rollout = ? AND seq > ?",
+            "SELECT min(seq) FROM (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"
+            f" UNION SELECT seq FROM events WHERE rollout = ?1 AND {in_order.ASIDE})"
+            " WHERE seq > ?2",
             (row.id, seq),
         )
     except sqlite3.DatabaseError:

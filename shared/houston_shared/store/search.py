@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_shared.clock import iso
-from houston_shared.store import journal, search_query
+from houston_shared.store import in_order, journal, search_query
 from houston_shared.store.journal import Event
 from houston_shared.store.opening import NoSearchIndex
 from houston_shared.store.plan import END, Ask, Plan, columns, from_rows
@@ -122,13 +122,15 @@ def _scan(
 
 
 def _page(rollout: str, after: int, before: int, size: int) -> Plan[list[Event]]:
-    kinds = ", ".join(f"'{kind}'" for kind in KINDS)
-    within = "rollout = ? AND" if rollout else "? = '' AND"
-    rows = yield Ask(
-        f"SELECT {columns(Event)} FROM events WHERE {within} seq > ? AND seq < ?"
-        f" AND kind IN ({kinds}) ORDER BY seq DESC LIMIT ?",
-        (rollout, after, before, size),
-    )
+    what, kinds = columns(Event), tuple(KINDS)
+    if rollout:
+        rows = yield from in_order.backward(what, rollout, before, size, kinds, after)
+    else:
+        rows = yield Ask(
+            f"SELECT {what} FROM events WHERE seq > ? AND seq < ?"
+            f" AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY seq DESC LIMIT ?",
+            (after, before, *kinds, size),
+        )
     return from_rows(Event, rows)
 
 

@@ -67,6 +67,39 @@ def test_an_older_home_is_kept_and_then_migrated(
     assert kept(home) == [copy], "only once"
 
 
+FIRST = """
+DROP INDEX events_aside;
+CREATE INDEX events_rollout ON events (rollout, seq);
+CREATE INDEX samples_rollout ON samples (rollout, step);
+UPDATE steps SET last_seq = (SELECT max(seq) FROM events WHERE rollout = steps.rollout
+    AND events.step = steps.step AND events.attempt = steps.attempt AND part IS NOT NULL)
+    WHERE observation_seq IS NULL;
+PRAGMA user_version = 1;
+"""
+"""Makes a home what the first schema would have made of it."""
+
+
+def test_a_home_of_the_first_schema_goes_on(home: Home) -> None:
+    station = Station(home.path).start()
+    rollout = station.query("SELECT id FROM rollouts WHERE state = 'running'")[0][0]
+    worker = station.worker(rollout)
+    step = worker.welcome.next_step
+    worker.sample(step)
+    worker.intent(step)
+    station.stop()
+    connection = sqlite3.connect(home.database, isolation_level=None)
+    connection.executescript(FIRST)
+    connection.close()
+    station = Station(home.path).start()
+    worker = station.worker(rollout)
+    assert worker.welcome.next_step == step
+    assert isinstance(worker.result(step), wire.Ack)
+    assert isinstance(worker.observation(step), wire.Ack)
+    station.stop()
+    assert verify(home).findings == ()
+    assert len(kept(home)) == 1
+
+
 def test_a_migration_that_fails_leaves_the_home_as_it_was(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from houston_shared.clock import iso, now_us
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import blobs, chain, opening, schema
+from houston_shared.store.in_order import OF_ROLLOUT
 
 SUFFIX = ".houston.zst"
 _NAMES = COLUMNS.split(", ")
@@ -93,7 +94,7 @@ def _lines(home: Home, rollout: str) -> Iterator[bytes]:
     connection = opening.open_journal(home).connection
     try:
         connection.execute("BEGIN")
-        where = "FROM events WHERE rollout = ?"
+        where = f"FROM events WHERE {OF_ROLLOUT}"
         count, first, last = connection.execute(
             f"SELECT count(*), min(seq), max(seq) {where}", (rollout,)
         ).fetchone()

@@ -25,6 +25,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, holder
 from houston_shared.store import blobs, opening
+from houston_shared.store.in_order import OF_ROLLOUT
 from houston_shared.wire import EraseBodies
 
 SWEEP_SECONDS = 15.0
@@ -44,22 +45,22 @@ class Part(NamedTuple):
 
 def of_rollout(home: Home, rollout: str) -> list[Part]:
     """Everything of a rollout."""
-    return [Part(rollout, _seqs(home, "rollout = ?", rollout))]
+    return [Part(rollout, _seqs(home, OF_ROLLOUT, rollout))]
 
 
 def of_step(home: Home, rollout: str, step: int) -> list[Part]:
     """Everything of a step, what was said to it, and the ids of all prompts behind it."""
     own = _seqs(
         home,
-        "rollout = ?1 AND (step = ?2 OR seq IN (SELECT text_seq FROM guidance"
+        f"{OF_ROLLOUT} AND (step = ?2 OR seq IN (SELECT text_seq FROM guidance"
         " WHERE rollout = ?1 AND delivered_step = ?2))",
         rollout,
         step,
     )
     behind = _seqs(
         home,
-        "rollout = ?1 AND kind = 'sample' AND step <> ?2 AND seq > (SELECT min(seq) FROM events"
-        " WHERE rollout = ?1 AND step = ?2)",
+        f"{OF_ROLLOUT} AND kind = 'sample' AND step <> ?2 AND seq > (SELECT min(seq) FROM events"
+        " WHERE rollout = ?1 AND step = ?2 AND part IS NOT NULL)",
         rollout,
         step,
     )

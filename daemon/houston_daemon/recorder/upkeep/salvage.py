@@ -14,12 +14,18 @@ from houston_daemon.recorder.upkeep import copying
 from houston_daemon.recorder.verify_events import COLUMNS, Row
 from houston_daemon.recorder.verify_open import fetch
 from houston_shared.store import schema
+from houston_shared.store.in_order import ASIDE
 
 T = TypeVar("T")
 PAGE = 200
 """Events that are asked for at once; after a damage, one by one."""
 _HEADER = bytes.fromhex("53514c69746520666f726d6174203300 2000 02 02 00 40 20 20")
 """How every database of ours begins (sqlite.org/fileformat2.html §1.3): 8 KB pages, WAL."""
+_INDEXES = (
+    "events INDEXED BY events_key WHERE part IS NOT NULL",
+    f"events INDEXED BY events_aside WHERE {ASIDE}",
+)
+"""What together names the rollout of every event without a look at the table."""
 _UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError)
 
 
@@ -69,7 +75,11 @@ class Source:
         return self._owners.get(seq, "")
 
     def _index(self) -> dict[int, str]:
-        rows = fetch(self._connection, "SELECT seq, rollout FROM events INDEXED BY events_rollout")
+        rows: list[Row] = []
+        for part in _INDEXES:
+            nothing: list[Row] = []
+            sql = f"SELECT seq, rollout FROM {part}"
+            rows += self._read(lambda sql=sql: fetch(self._connection, sql), nothing)  # type: ignore[misc]
         return {seq: rollout for seq, rollout in rows if isinstance(rollout, str)}
 
     def _page(self, after: int) -> list[Row]:
@@ -84,8 +94,7 @@ class Source:
         return found
 
     def _newest(self) -> int:
-        by_index = "SELECT max(seq) FROM events INDEXED BY events_rollout"
-        asked = ("SELECT max(seq) FROM events", by_index)
+        asked = [f"SELECT max(seq) FROM {part}" for part in ("events", *_INDEXES)]
         return max(self._read(lambda sql=sql: self._number(sql), 0) for sql in asked)  # type: ignore[misc]
 
     def _number(self, sql: str) -> int:

@@ -3,13 +3,15 @@
 import msgspec
 
 from houston_shared.store.bodies import Erased
+from houston_shared.store.in_order import ASIDE
 from houston_shared.store.plan import Ask, Plan
 
 
 def place(rollout: str) -> Plan[str]:
     """The file that holds the rollout as it was; empty when it was not archived."""
     rows = yield Ask(
-        "SELECT body FROM events WHERE rollout = ? AND kind = 'erased' AND body IS NOT NULL"
+        f"SELECT body FROM events WHERE rollout = ? AND {ASIDE} AND kind = 'erased'"
+        " AND body IS NOT NULL"
         " ORDER BY seq DESC",
         (rollout,),
     )

@@ -1,7 +1,7 @@
 """How far the journal is: its newest sequence, what came since, counts, forks and samples."""
 
 from houston_shared.records import ForkBody
-from houston_shared.store import journal
+from houston_shared.store import in_order, journal
 from houston_shared.store.journal import Header
 from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
 
@@ -44,30 +44,38 @@ class Sample(RowRecord, frozen=True):
 
 def last_seq(rollout: str = "") -> Plan[int]:
     """Newest sequence of the journal, or of one rollout; 0 when there is none."""
-    condition, parameters = _named(rollout, ())
-    rows = yield Ask(f"SELECT max(seq) FROM events WHERE seq > 0 {condition}", parameters)
-    return rows[0][0] or 0
+    if rollout:
+        rows = yield Ask("SELECT last_seq FROM rollouts WHERE id = ?", (rollout,))
+    else:
+        rows = yield Ask("SELECT coalesce(max(seq), 0) FROM events")
+    return int(rows[0][0]) if rows else 0
 
 
 def since(
     seq: int, rollout: str = "", limit: int = 1000, kinds: tuple[str, ...] = ()
 ) -> Plan[list[Header]]:
     """Events after `seq`, oldest first: what a reader missed while it was away."""
-    condition, parameters = _named(rollout, kinds)
-    rows = yield Ask(
-        f"SELECT {columns(Header)} FROM events WHERE seq > ? {condition} ORDER BY seq LIMIT ?",
-        (seq, *parameters, limit),
-    )
+    if rollout:
+        rows = yield from in_order.forward(columns(Header), rollout, seq, limit, kinds)
+    else:
+        rows = yield Ask(
+            f"SELECT {columns(Header)} FROM events WHERE seq > ? {_kinds(kinds)}"
+            " ORDER BY seq LIMIT ?",
+            (seq, *kinds, limit),
+        )
     return from_rows(Header, rows)
 
 
 def newest(limit: int, rollout: str = "", kinds: tuple[str, ...] = ()) -> Plan[list[Header]]:
     """The last `limit` events, oldest first."""
-    condition, parameters = _named(rollout, kinds)
-    rows = yield Ask(
-        f"SELECT {columns(Header)} FROM events WHERE seq > 0 {condition} ORDER BY seq DESC LIMIT ?",
-        (*parameters, limit),
-    )
+    if rollout:
+        rows = yield from in_order.backward(columns(Header), rollout, END, limit, kinds)
+    else:
+        rows = yield Ask(
+            f"SELECT {columns(Header)} FROM events WHERE seq > 0 {_kinds(kinds)}"
+            " ORDER BY seq DESC LIMIT ?",
+            (*kinds, limit),
+        )
     return from_rows(Header, rows[::-1])
 
 
@@ -104,8 +112,8 @@ def fork_body(fork: Fork) -> Plan[ForkBody]:
 def samples(rollout: str, first: int = 1, last: int = END) -> Plan[list[Sample]]:
     """The ledger's entries for a range of steps, summaries included, in order."""
     rows = yield Ask(
-        f"SELECT {columns(Sample)} FROM samples WHERE rollout = ?1 AND step >= ?2"
-        " AND step <= ?3 ORDER BY seq",
+        f"SELECT {columns(Sample)} FROM samples WHERE seq IN (SELECT seq FROM events"
+        " WHERE rollout = ?1 AND part IS NOT NULL AND step BETWEEN ?2 AND ?3) ORDER BY seq",
         (rollout, first, last),
     )
     return from_rows(Sample, rows)
@@ -117,10 +125,6 @@ def sample(seq: int | None) -> Plan[Sample | None]:
     return Sample(*rows[0]) if rows else None
 
 
-def _named(rollout: str, kinds: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """SQL that narrows to a rollout and to kinds, and its parameters."""
-    condition = "AND rollout = ?" if rollout else ""
-    parameters = (rollout,) if rollout else ()
-    if kinds:
-        condition += f" AND kind IN ({','.join('?' * len(kinds))})"
-    return condition, (*parameters, *kinds)
+def _kinds(kinds: tuple[str, ...]) -> str:
+    """SQL that narrows to kinds."""
+    return f"AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""

@@ -11,6 +11,7 @@ from houston_shared.records import (
     StepRecord,
 )
 from houston_shared.store import journal
+from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.journal import ERASED, Event
 from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
 from houston_shared.store.queries import guidance
@@ -28,6 +29,7 @@ class StepRow(RowRecord, frozen=True):
     observation_seq: int | None
     """None while the step is open."""
     last_seq: int
+    """Newest of its sample, its observation and what was joined to that; no call's."""
     policy: str
     drift: str
     tools: str
@@ -85,7 +87,7 @@ def changed_since(rollout: str, seq: int) -> Plan[list[StepRow]]:
     """Rows of steps with an event after `seq`: what a follower reads again."""
     found = yield Ask(
         f"SELECT {columns(StepRow)} FROM steps WHERE rollout = ?1 AND current = 1 AND step IN"
-        " (SELECT step FROM events WHERE rollout = ?1 AND seq > ?2 AND step > 0) ORDER BY step",
+        f" ({TOUCHED}) ORDER BY step",
         (rollout, seq),
     )
     return from_rows(StepRow, found)
@@ -157,5 +159,5 @@ def _record(row: StepRow, events: list[Event], said: tuple[Delivered, ...]) -> P
         guidance=said,
         at=iso(row.closed_at or row.started_at),
         active_seconds=row.active_us / 1_000_000,
-        seq=row.last_seq,
+        seq=max([row.last_seq, *(event.seq for event in events)]),
     )
