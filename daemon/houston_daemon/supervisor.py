@@ -31,7 +31,7 @@ from houston_daemon.service.logs import Logs
 from houston_daemon.service.nightly import Nightly
 from houston_daemon.service.notify import feed_watchdog, notify, tell_systemd, watchdog_seconds
 from houston_daemon.service.nursery import Born, Died
-from houston_daemon.service.progress import Standing, read_standings
+from houston_daemon.service.progress import Standing, failing, read_standings
 from houston_daemon.service.systemd import own_unit
 from houston_daemon.service.workers import Workers
 from houston_shared.config import Loaded
@@ -161,6 +161,7 @@ class Supervisor:
         waiting = f", {len(troubles)} in trouble" if troubles else ""
         tell_systemd(f"STATUS={len(self._workers)} workers{waiting}")
         states = self._engines.states
+        states |= failing(states, self._standings)
         return Reported(len(self._workers), states, self._error, restarts, troubles)
 
     def _hung_up(self) -> None:

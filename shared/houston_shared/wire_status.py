@@ -33,7 +33,8 @@ class Status(Wire, frozen=True, kw_only=True):
     limits: str = ""
     """What limits processes and memory of rollouts here: `cgroup2`, `cgroup1` or `watchdog`."""
     engines: dict[str, str] = {}
-    """Engine name → `ready`, `starting`, `down: <reason>`."""
+    """Engine name → `ready`, `starting`, `down: <reason>`, or `failing: <reason>`: it is
+    there, and workers wait for its answers."""
     last_error: str = ""
     search_lag: int = 0
     """Events that search.db has not seen yet."""

@@ -1,12 +1,15 @@
-"""A small engine to be started, killed and found again: `python engine.py PORT TOKENIZER`.
+"""A small engine to be started, killed and found again: `python engine.py PORT TOKENIZER [SEEN]`.
 
 It speaks what the token client needs of vLLM's `/v1/completions`, and answers every prompt with
-the same action, so that a request that is sent again has the same answer.
+the same action, so that a request that is sent again has the same answer. Bodies of requests are
+added to the file SEEN, a line each; while there is a file SEEN.hold, none is answered.
 """
 
 import json
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -19,13 +22,20 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.0"
     answer: list[int] = []
+    seen: Path | None = None
 
     def do_GET(self) -> None:
         self._head("application/json")
         self.wfile.write(json.dumps({"data": [{"id": "small", "max_model_len": 8192}]}).encode())
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.rfile.read(int(self.headers["content-length"]))
+        asked = json.loads(body)
+        if self.seen:
+            with self.seen.open("ab", buffering=0) as seen:
+                seen.write(body + b"\n")
+            while self.seen.with_suffix(".hold").exists():
+                time.sleep(0.02)
         self._head("text/event-stream")
         first: dict[str, Any] = {"index": 0, "prompt_token_ids": asked["prompt"], "text": ""}
         rest = {
@@ -50,4 +60,5 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     Handler.answer = Tokenizer.from_file(sys.argv[2]).encode(ACTION).ids
+    Handler.seen = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

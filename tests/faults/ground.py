@@ -45,7 +45,8 @@ being started ends when its interpreter runs. How long it took is kept."""
 class Ground:
     """One home and everything around it, in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, configuration: str = "") -> None:
+        """configuration: more of `houston.toml`."""
         self.folder = folder
         self.home = Home(folder / "home")
         self.orders = folder / "orders"
@@ -58,6 +59,7 @@ class Ground:
             f"[hosts]\nroot = '{folder}/host'\n[daemon]\ndrain_seconds = 3\n"
             f"[engines.{ENGINE}]\nkind = 'vllm'\ntokenizer = '{tokenizer}'\n"
             f"command = ['{sys.executable}', '{program}', '{{port}}', '{tokenizer}']\n"
+            + configuration
         )
         self.loaded = load(str(self.home.path), environment={})
         self.environment = {

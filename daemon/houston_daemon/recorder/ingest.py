@@ -38,6 +38,8 @@ from houston_shared.wire import (
 
 CLOCK_US = 30_000_000
 """A crash of the daemon forgets at most this much active time of a step that is still open."""
+ACTIVITY_LIMIT = 200
+"""Characters of what a worker says it does: an engine's error should be readable."""
 LAST_CLOCK_US = 1_000_000
 """What a heartbeat before a stop may leave unsaid: workers beat every second."""
 
@@ -189,7 +191,7 @@ def _stored_before(store: Store, row: Rollout, place: Slot) -> int | None:
 
 def _heartbeat(store: Store, row: Rollout, message: Heartbeat) -> Stored:
     """Keeps what it does for people to see, and active time where a long step would lose it."""
-    activity = message.activity[:80]
+    activity = message.activity[:ACTIVITY_LIMIT]
     if activity != row.activity and not states.ended(row):
         store.connection.execute(
             "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, row.id)

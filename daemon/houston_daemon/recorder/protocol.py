@@ -53,7 +53,8 @@ class Reported:
 
     workers: int = 0
     engines: Mapping[str, str] = field(default_factory=dict)
-    """Engine name → `ready`, `starting`, `down: <reason>`."""
+    """Engine name → `ready`, `starting`, `down: <reason>`, or `failing: <reason>`: it is
+    there, and workers wait for its answers."""
     error: str = ""
     restarts: Mapping[str, int] = field(default_factory=dict)
     """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""

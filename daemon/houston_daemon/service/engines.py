@@ -26,7 +26,10 @@ class _Watched:
     down_since: float | None = None
     restarts: int = 0
     again: float = 0.0
+    resumes: bool = True
+    """Whether rollouts may be paused for it, by this daemon or an earlier one."""
     waiting: bool = False
+    """Whether it was said that its rollouts wait."""
 
 
 MakeServer = Callable[[str], Server | None]
@@ -74,11 +77,10 @@ class Engines:
         for name in set(names) - self._watched.keys():
             server = self._make(name)
             if server is None:
-                self._watched[name] = _Watched(None, "ready")
+                self._watched[name] = _Watched(None, "ready", resumes=False)
                 continue
             watch = EngineWatch(name, server, self._tell)
-            # What an earlier daemon paused is resumed when the engine answers.
-            self._watched[name] = _Watched(watch, waiting=True)
+            self._watched[name] = _Watched(watch)
             watch.start()
 
     def reachable(self, name: str) -> str | None:
@@ -102,14 +104,17 @@ class Engines:
         Raises HoustonError when the recorder cannot store it now; the next call tries again.
         """
         for name, watched in self._watched.items():
-            if watched.waiting and watched.state == "ready":
+            if watched.resumes and watched.state == "ready":
                 self._recorder.pause_for_engine(name, False)
-                watched.waiting = False
+                watched.resumes = watched.waiting = False
             since = watched.down_since
-            if not watched.waiting and since is not None and now - since > self._patience:
+            if since is not None and now - since > self._patience:
+                # Each time: rollouts that were started since wait for it, too.
                 self._recorder.pause_for_engine(name, True, watched.state)
+                watched.resumes = True
+                if not watched.waiting:
+                    LOGGER.warning("rollouts of engine %s wait: %s", name, watched.state)
                 watched.waiting = True
-                LOGGER.warning("rollouts of engine %s wait: %s", name, watched.state)
 
     def stop(self, keep: bool, seconds: float) -> None:
         """Stop watching; end our engines unless they are to be kept. At once for all, bounded."""

@@ -90,7 +90,8 @@ def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> No
         ("ready", 10.0 + PATIENCE_SECONDS - 0.5, []),
         ("down: again", 100.0, []),
         ("down: again", 100.0 + PATIENCE_SECONDS + 1, [("gone", True)]),
-        ("down: again", 100.0 + PATIENCE_SECONDS + 9, []),
+        # And again, for rollouts that were started since.
+        ("down: again", 100.0 + PATIENCE_SECONDS + 9, [("gone", True)]),
         ("ready", 200.0, [("gone", False)]),
         ("ready", 201.0, []),
     ]
