@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from houston_shared.store.plan import END, Ask, Plan, Row
 
-ASIDE = "kind NOT IN ('intent', 'result', 'observation') AND part IS NOT 'sample'"
+ASIDE = "kind <> 'intent' AND kind <> 'result' AND kind <> 'observation' AND part IS NOT 'sample'"
 """Events that need not come in the order of steps: what the index `events_aside` holds."""
 OF_ROLLOUT = (
     "seq IN (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"

@@ -3,7 +3,8 @@
 -- `events_key` has that order already (`store/in_order.py`); the few others are here.
 DROP INDEX events_rollout;
 CREATE INDEX events_aside ON events (rollout, seq, kind, part)
-    WHERE kind NOT IN ('intent', 'result', 'observation') AND part IS NOT 'sample';
+    -- not written as a list: SQLite would build a table of it with every event
+    WHERE kind <> 'intent' AND kind <> 'result' AND kind <> 'observation' AND part IS NOT 'sample';
 
 -- Samples are found by the events of their steps.
 DROP INDEX samples_rollout;
