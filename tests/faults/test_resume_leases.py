@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from houston_daemon.rollout import actions, line, loop, worker
+from houston_daemon.rollout import actions, ingest_client, line, loop, worker
 from houston_shared import faults, wire
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
@@ -154,6 +154,12 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+def impatient(arguments: list[str]) -> None:
+    """A worker that says again after a second what was not answered, not after ten."""
+    ingest_client.ANSWER_SECONDS = 1.0
+    worker.main(arguments)
+
+
 class Silenced(Wire):
     """Passes nothing of a rollout's worker from its third message of a kind on, until healed."""
 
@@ -191,7 +197,8 @@ def after_a_cut(rig: Rig) -> dict[tuple[str, str], Told]:
     for kind, lost in CUTS:
         rollout = rig.rollout(SCRIPT, environment="workstation", name=f"{kind}-{lost}".lower())
         line = Silenced(rig, kind, lost)
-        cuts[kind, lost] = (line, rollout, rig.work(rollout, line.endpoint))
+        first = rig.start(impatient, rollout, endpoint=line.endpoint)
+        cuts[kind, lost] = (line, rollout, first)
     for line, *_ in cuts.values():
         rig.until(lambda one=line: one.cut, why="it is cut off")
     time.sleep(0.5)
