@@ -11,6 +11,8 @@ The baseline (`group_commit`) writes rows with the bytes of the very same messag
 page size, WAL and synchronous=FULL: no sockets, hashes, keys, indexes or derived rows. It runs with
 1, 16 and 64 rows a commit and with the recorder's own mean number of messages a commit in the same
 run; `ratio` is held against the last, which leaves only the recorder's own work between the two.
+Beside it stands `same_rows_per_second`: the recorder's own statements on its own tables and indexes
+with that number of messages a commit, and nothing else (`same_rows`).
 """
 
 import argparse
@@ -31,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from bench.group_commit import group_commit  # noqa: E402
 from bench.recorder_clients import Clients, Script, shapes  # noqa: E402
+from bench.same_rows import Played  # noqa: E402
 
 from houston_shared import wire  # noqa: E402
 from houston_shared.home import Home  # noqa: E402
@@ -38,6 +41,8 @@ from tests.support.recorder_client import Person  # noqa: E402
 
 TICK = os.sysconf("SC_CLK_TCK")
 GROUPS = (1, 16, 64)
+PLAYED = 240
+"""Messages of each rollout that the statements are kept of: more than a second's."""
 RESULTS = ROOT / "bench" / "results"
 
 
@@ -100,6 +105,11 @@ def _cpu(pid: int) -> dict[str, float]:
     return spent
 
 
+def _us(began: float, rows: float) -> float:
+    """Processor time a row since `began`, microseconds: what a busy machine changes least."""
+    return round(1e6 * (time.process_time() - began) / rows, 1)
+
+
 def _page_size(home: Path) -> int:
     connection = sqlite3.connect(Home(home).database)
     try:
@@ -114,6 +124,7 @@ def measure(shape: str, script: Script, arguments: argparse.Namespace) -> dict[s
     arguments: clients, seconds, runs, and a folder on the disk to measure where it is another.
     """
     bodies = script.bodies(64)
+    played = Played(script, arguments.clients, PLAYED)
     with tempfile.TemporaryDirectory(dir=getattr(arguments, "disk", RESULTS)) as name:
         folder = Path(name)
         runs = []
@@ -130,6 +141,14 @@ def measure(shape: str, script: Script, arguments: argparse.Namespace) -> dict[s
                 for group, rows in one["raw_rows_per_second"].items()
             }
             one["ratio"] = one["ratios"][str(own)]
+            began = time.process_time()
+            raw = group_commit(folder, bodies, own, arguments.seconds / 5, pages)
+            one["raw_us_per_row"] = _us(began, raw * arguments.seconds / 5)
+            began = time.process_time()
+            same = played.rate(folder, own, arguments.seconds / 5, pages)
+            one["same_rows_us_per_row"] = _us(began, same * arguments.seconds / 5)
+            one["same_rows_per_second"] = round(same)
+            one["ratio_to_same_rows"] = round(one["messages_per_second"] / same, 2)
             one["load"] = round(os.getloadavg()[0], 1)
             runs.append(one)
             print(json.dumps({"shape": shape, **one}), flush=True)
