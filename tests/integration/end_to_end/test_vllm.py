@@ -1,5 +1,8 @@
 """Whole rollouts on a real vLLM that the daemon starts and watches."""
 
+import json
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -60,3 +63,28 @@ def test_the_prefix_cache_holds_everything_but_the_newest_observation(
     missed = [row for row in rows if (row[2] or 0) < row[1] // BLOCK * BLOCK]
     assert len(missed) <= 1, missed
     assert rows[-1][2] > BLOCK, "something was cached at all"
+
+
+def test_a_vllm_killed_in_mid_sample_is_started_again_and_the_step_is_one_step(
+    rollout: tuple[Station, str],
+) -> None:
+    """Last here: the server of the tests above dies."""
+    station, _ = rollout
+    budget = "steps = 5\nminimum_steps = 5\nanswer_tokens = 64\nsleep_seconds = 1\n"
+    task = station.task("killed", budget=budget)
+    task.write_text('tools = ["think", "list_files", "finish"]\n' + task.read_text())
+    (id,) = station.rollout(task, "vllm")
+    station.until(lambda: len(station.steps(id)) >= 2, 120, "two steps")
+    station.until(
+        lambda: station.query("SELECT 1 FROM rollouts WHERE id=? AND activity='sampling'", id),
+        30,
+        "it samples",
+    )
+    (state,) = (station.home / "run/engines").glob("*.json")
+    server = int(json.loads(state.read_text())["pid"])
+    os.kill(server, signal.SIGKILL)
+    assert station.ended(id, 300)["state"] == "finished"
+    assert [step["step"] for step in station.steps(id)] == [1, 2, 3, 4, 5]
+    assert int(json.loads(state.read_text())["pid"]) != server
+    assert Ledger(station.home, id).check() == 4
+    station.run("verify")
