@@ -22,14 +22,14 @@ from tests.integration.rollout.test_token_engine import wait_for
 from tests.support.ledger import Ledger
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
-STEPS = 4
+STEPS = 8
 TASK = f"""
 workspace.source = "workspace"
 tools = ["think", "list_files", "finish"]
 [budget]
 steps = {STEPS}
 minimum_steps = {STEPS}
-answer_tokens = 40
+answer_tokens = 48
 observation_tokens = 256
 context_tokens = 600
 evaluations = 0
