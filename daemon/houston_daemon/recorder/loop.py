@@ -4,16 +4,11 @@ One thread runs `Loop.run` from start to end and owns connection and sockets. Or
 supervisor, people, workers, so that a flood of steps never delays a word of guidance.
 """
 
-import contextlib
 import gc
-import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, TypeVar
 
 import zmq
 
@@ -22,27 +17,21 @@ from houston_daemon.recorder.answers import Answers
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.control_state import Controls
 from houston_daemon.recorder.disk_room import DiskRoom
-from houston_daemon.recorder.holding import Holding
 from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
 from houston_daemon.recorder.maintenance import Maintenance
 from houston_daemon.recorder.protocol import Tell
+from houston_daemon.recorder.receiving import BATCH, Receiving
+from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.search_process import SearchProcess
-from houston_daemon.recorder.sockets import Frames, Live, Router, bind
+from houston_daemon.recorder.sockets import Live, bind
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.wakes import Wakes
 from houston_daemon.recorder.wall_clock import WallClock
 from houston_daemon.recorder.work import FromSupervisor, FromWorker, Work
 from houston_shared.faults import point
 
-T = TypeVar("T")
-
-BATCH = 256
-"""Messages of workers in one transaction at most."""
-PEOPLE = 64
-"""Messages of people in one transaction at most."""
-TICK_MS = 250
-"""Longest sleep; maintenance runs at least as often."""
 STOP_TURNS = 100
 """Turns that a stop gives to what is already queued."""
 
@@ -58,30 +47,27 @@ class Loop:
         tell: Tell,
         calls: "deque[FromSupervisor]",
     ) -> None:
-        """calls: the supervisor's calls, filled from any thread; follow each with `wake`."""
+        """calls: the supervisor's calls, filled from any thread; follow each with a wake."""
         self._store = store
         self._epoch = epoch
         self._tell = tell
         self._calls = calls
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._ingest = Router(self._context, identities)
-        self._control = Router(self._context, identities)
         self._live = Live(self._context)
-        self._woken, self._wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._room = DiskRoom(store.home)
-        self._holding = Holding(store.home, self.wake)
-        self._controls = Controls(store)
-        self._batch = Batch(store, self._receive_until)
-        self._answers = Answers()
-        self._receiving = self._poller(self._ingest)
-        self._early: list[Work] = []
-        """Messages of workers that came while a commit ran."""
-        self._early_since = 0.0
         self._maintenance = Maintenance(store)
-        self._clock = WallClock()
+        self._room = DiskRoom(store.home)
+        self._answers = Answers()
+        self._controls = Controls(store)
         self._search = SearchProcess(store.home)
+        self._clock = WallClock()
         self.board = StatusBoard(epoch, self._gauges())
         self._intake = Intake(self.board.status, identities.book)
+        self.wakes = Wakes()
+        """Ends the loop's sleep; to be closed by whoever could still wake it."""
+        self._receiving = Receiving(
+            store.home, self._context, identities, self._intake, self._unstorable, self.wakes
+        )
+        self._batch = Batch(store, self._receiving.until)
         self.works: list[Work] = []
         """What is in hand; not empty after a failure."""
         self.stopping = False
@@ -89,16 +75,12 @@ class Loop:
 
     def open(self, group: str) -> None:
         """Bind the sockets; raises HoustonError."""
-        named = {"ingest": self._ingest.socket, "control": self._control.socket}
+        named = {
+            "ingest": self._receiving.ingest.socket,
+            "control": self._receiving.control.socket,
+        }
         for name, socket in {**named, "live": self._live.socket}.items():
             bind(socket, self._store.home, name, group)
-
-    def wake(self) -> None:
-        """End the sleep; from any thread."""
-        try:
-            os.write(self._wake_end, b"\0")
-        except BlockingIOError:
-            return  # the pipe is full of wakes already
 
     def run(self) -> None:
         """Turn until stopped. Raises what must end the recorder."""
@@ -107,29 +89,21 @@ class Loop:
         gc.freeze()
         gc.set_threshold(20_000, 50, 100)
         sys.setswitchinterval(0.001)
-        calm = self._poller(self._control, self._live)
-        usual = self._poller(self._control, self._live, self._ingest)
+        sleep = self._receiving.waiter(self._live)
         more = False
         while not self.stopping:
             if not more:
-                (calm if self._holding.crowded else usual).poll(TICK_MS)
+                sleep()
             more = self._turn()
-        self._holding.close()
+        self._receiving.close()
         for _ in range(STOP_TURNS):
             if not self._turn():
                 break
 
-    def _poller(self, *parts: Router | Live) -> zmq.Poller:
-        poller = zmq.Poller()
-        for part in parts:
-            poller.register(part.socket, zmq.POLLIN)
-        poller.register(self._woken, zmq.POLLIN)
-        return poller
-
     def close(self, clean: bool) -> None:
         """Let everything go; with `clean`, the last checkpoint and head are written first."""
         self._search.stop()
-        self._holding.close()
+        self._receiving.close()
         self._batch.close()
         if clean:
             point("recorder.close.before")
@@ -140,16 +114,11 @@ class Loop:
             (self._store.home.run / f"{name}.sock").unlink(missing_ok=True)
         self._context.destroy(linger=500 if clean else 0)
 
-    def release_wake(self) -> None:
-        """Close the pipe that `wake` writes to; nobody may call it afterwards."""
-        os.close(self._woken)
-        os.close(self._wake_end)
-
     def _turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
-        self._hear_wakes()
-        self._store.workers.turn(listening=not self._holding.crowded)
-        began = self._early_since if self._early else time.perf_counter()
+        self.wakes.hear()
+        self._store.workers.turn(listening=not self._receiving.crowded)
+        began = self._receiving.since()
         works = self._collect()
         self.works = works
         if works:
@@ -169,49 +138,20 @@ class Loop:
         self._search.tend()
         return bool(works)
 
-    def _hear_wakes(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # a message or the clock woke us, nobody else
-            os.read(self._woken, 65_536)
-
     def _collect(self) -> list[Work]:
         works: list[Work] = []
         while self._calls:
             works.append(self._calls.popleft())
-        works += _take(self._control, PEOPLE, self._intake.from_person)
+        works += self._receiving.people()
         works += self._intake.refused(last=self.stopping)
-        works += self._early  # older than what was held and is ready now
-        self._early = []
-        works += self._holding.ready()
+        works += self._receiving.waiting()
         if jumped := self._clock.look():
             works.append(FromSupervisor(partial(wall_clock.note, seconds=jumped)))
-        works += self._from_workers(BATCH - len(works))
+        works += self._receiving.workers(BATCH - len(works))
         return works
 
-    def _from_workers(self, most: int) -> list[Work]:
-        """What workers said and can be done now."""
-        if self._holding.crowded:
-            return []
-        ready: list[Work] = []
-        for work in _take(self._ingest, most, self._intake.from_worker):
-            if work.slot is not None:
-                work.unwritten = self._room.refusal() or self._maintenance.checkpoints.refusal()
-            now = self._holding.put(work)
-            if now is not None:
-                ready.append(now)
-        return ready
-
-    def _receive_until(self, done: "Future[Any]") -> None:
-        """Take in what workers say while a commit runs: receiving and decoding cost as much."""
-        self._early_since = time.perf_counter()
-        done.add_done_callback(lambda _: self.wake())
-        while not done.done():
-            room = BATCH - len(self._early)
-            if room <= 0 or self._holding.crowded:
-                wait([done])
-                return
-            self._early += self._from_workers(room)
-            self._receiving.poll(TICK_MS)
-            self._hear_wakes()  # whoever woke us is heard in the next turn, which follows at once
+    def _unstorable(self) -> Refusal | None:
+        return self._room.refusal() or self._maintenance.checkpoints.refusal()
 
     def _after(self, works: list[Work]) -> None:
         """Everything here happens because the batch is on disk."""
@@ -222,7 +162,7 @@ class Loop:
             point("recorder.answer.before")
             work.answer(store, self._controls.of)
         point("recorder.push.before")
-        notices.push(store, self._ingest, touched, self._controls.of)
+        notices.push(store, self._receiving.ingest, touched, self._controls.of)
         if store.journal.appended:
             point("recorder.publish.before")
             notices.publish(store, self._live, self._epoch)
@@ -241,15 +181,13 @@ class Loop:
 
     def _push_all(self) -> None:
         rollouts = self._store.workers.rollouts()
-        notices.push(self._store, self._ingest, rollouts, self._controls.of)
+        notices.push(self._store, self._receiving.ingest, rollouts, self._controls.of)
 
     def _gauges(self) -> Gauges:
         return Gauges(
-            queue=lambda: (
-                max(0, len(self.works) - 1) + len(self._early) + self._holding.count
-            ),  # less the asker
+            queue=lambda: max(0, len(self.works) - 1) + self._receiving.count,  # less the asker
             commits=lambda: self._batch.commits,
-            p99_ms=self._batch.p99_ms,
+            p99_ms=lambda: self._batch.p99_ms(),
             acked=lambda: self._answers.count,
             ack_p99_ms=self._answers.p99_ms,
             wal_bytes=self._maintenance.checkpoints.wal_bytes,
@@ -262,16 +200,3 @@ class Loop:
                 or self._batch.fault
             ),
         )
-
-
-def _take(router: Router, most: int, understand: Callable[[Router, Frames], T | None]) -> list[T]:
-    """What came on a socket, up to `most` messages, as far as it can be understood."""
-    taken: list[T] = []
-    for _ in range(most):
-        frames = router.receive()
-        if frames is None:
-            break
-        work = understand(router, frames)
-        if work is not None:
-            taken.append(work)
-    return taken

@@ -120,7 +120,7 @@ class Recorder:
             if self._over:
                 raise HoustonError(self._over, "Nothing was changed.", "houston daemon restart")
             self._calls.append(call)
-            self._running().wake()
+            self._running().wakes.wake()
         result: T = call.future.result(patience)
         return result
 
@@ -154,7 +154,7 @@ class Recorder:
             self._end(loop, f"The recorder has failed ({cause}).")
             loop.close(clean=False)
             self._tell(RecorderFailed(cause, damaged))
-        loop.release_wake()
+        loop.wakes.close()
 
     def _end(self, loop: Loop, why: str) -> None:
         """From now on calls are refused; those that wait are, too."""
@@ -176,6 +176,6 @@ class Recorder:
             loop.open(self._group)
         except BaseException:
             loop.close(clean=True)
-            loop.release_wake()
+            loop.wakes.close()
             raise
         return loop
