@@ -40,7 +40,10 @@ class DiskRoom:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
-        found = shutil.disk_usage(self._home.path)
+        try:
+            found = shutil.disk_usage(self._home.path)
+        except FileNotFoundError:  # the home was removed: `own_files` says so
+            return
         refused = now - self._refused_at < REFUSED_SECONDS
         limit = NEED if self.problem else LOW
         # A file system that counts no blocks at all says nothing about its room.

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from houston_daemon.recorder import ballast, head_file
 from houston_daemon.recorder.checkpoints import Checkpoints
+from houston_daemon.recorder.own_files import OwnFiles
 from houston_daemon.recorder.store import Store
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -31,6 +32,7 @@ class Maintenance:
         self._ballast_due = 0.0
         self._trouble = ""
         self.checkpoints = Checkpoints(store)
+        self._own = OwnFiles(store)
 
     @property
     def problem(self) -> str:
@@ -38,8 +40,9 @@ class Maintenance:
         return self.checkpoints.problem or self._trouble
 
     def run(self) -> None:
-        """Do what is due."""
+        """Do what is due. Raises FilesGone when the home's files are no longer the open ones."""
         now = time.monotonic()
+        self._own.look(now)
         seq = self._store.journal.seq
         self.checkpoints.run(now)
         if seq != self._head_seq and now >= self._head_due and self._idle_writer():

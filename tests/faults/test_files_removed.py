@@ -1,0 +1,75 @@
+"""Files are removed from a home whose daemon runs: it stops, says so, and nothing acked is lost."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.recorder.protocol import RecorderFailed
+from houston_daemon.recorder.verify import verify
+from tests.support.recorder_client import Station, until
+
+
+def _another(home: Path) -> None:
+    """Somebody puts another database there by a rename, as a restore by hand does."""
+    shutil.copy(home / "houston.db", home / "other.db")
+    (home / "other.db").replace(home / "houston.db")
+
+
+REMOVED: dict[str, Callable[[Path], object]] = {
+    "the database": lambda home: (home / "houston.db").unlink(),
+    "its WAL": lambda home: (home / "houston.db-wal").unlink(),
+    "all three": lambda home: [path.unlink() for path in home.glob("houston.db*")],
+    "the database, moved": lambda home: (home / "houston.db").rename(home / "moved.db"),
+}
+
+
+def cause(station: Station) -> str:
+    """What the recorder ended with."""
+    assert until(lambda: any(isinstance(event, RecorderFailed) for event in station.heard))
+    (said,) = [event.cause for event in station.heard if isinstance(event, RecorderFailed)]
+    return said
+
+
+@pytest.mark.parametrize("what", REMOVED)
+def test_what_was_acked_is_put_back(tmp_path: Path, what: str) -> None:
+    station = Station(tmp_path / "home").start()
+    worker = station.working()
+    for step in (1, 2, 3):
+        worker.step(step)
+    stored = station.query("SELECT seq, chain FROM events ORDER BY seq")
+    REMOVED[what](station.home.path)
+    assert "removed or replaced while the daemon ran; everything stored" in cause(station)
+    station.restart()
+    try:
+        assert station.query("SELECT seq, chain FROM events ORDER BY seq")[: len(stored)] == stored
+        assert station.working().step(1)
+    finally:
+        station.stop()
+    assert verify(station.home).findings == ()
+
+
+def test_a_database_in_its_place_is_left_there_and_ours_is_kept_aside(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    station.working().step(1)
+    stored = station.query("SELECT seq, chain FROM events ORDER BY seq")
+    _another(station.home.path)
+    there = os.stat(station.home.database).st_ino
+    said = cause(station)
+    station.stop()
+    assert os.stat(station.home.database).st_ino == there
+    kept = Path(said.partition("everything stored is in ")[2])
+    rows = sqlite3.connect(kept).execute("SELECT seq, chain FROM events ORDER BY seq").fetchall()
+    assert rows == stored
+
+
+def test_a_home_that_was_removed_stays_removed(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    station.working().step(1)
+    shutil.rmtree(station.home.path)
+    assert "the home itself is gone" in cause(station)
+    station.stop()
+    assert not station.home.path.exists()
