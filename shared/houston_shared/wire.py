@@ -314,6 +314,8 @@ class EraseBodies(FromPerson, frozen=True, kw_only=True):
     reason: str = ""
     archive: str = ""
     """The file that holds the rollout as it was."""
+    more: bool = False
+    """Whether further events of the same archive follow: until the last the rollout is not one."""
 
 
 class StopDaemon(FromPerson, frozen=True, kw_only=True):

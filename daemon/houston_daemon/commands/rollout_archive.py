@@ -1,16 +1,25 @@
-"""`houston rollout archive R`: write a rollout into a file, then take its texts out of the home."""
+"""`houston rollout archive R`: write a rollout into a file, then take its texts out of the home.
+
+An archive that was cut short is gone on with: its file is there, whole, before anything is erased.
+"""
 
 import argparse
 from pathlib import Path
 
 from houston_daemon.commands import rollout_erase
 from houston_daemon.recorder.upkeep import archive, erasure
+from houston_daemon.recorder.upkeep.archive import Manifest
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import ENDED
 from houston_shared.store.queries import archived, rollouts
 from houston_shared.store.reader import Reader
+
+STAYS = (
+    "What stays in the home: the task with its text, names (of people, tools, sessions, files,"
+    " engines), reasons of states and verdicts, scores, counts and times."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,24 +33,43 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write, read back, erase; raises HoustonError."""
     with Reader(loaded.home) as reader:
         one = reader.run(rollouts.rollout(arguments.rollout))
-        before = reader.run(archived.place(one.id))
+        before = reader.run(archived.begun(one.id))
+        whole = reader.run(archived.place(one.id))
     if one.state not in ENDED:
         raise HoustonError(
             f"{one.id} has not ended ({one.state}).",
             "Nothing was archived.",
             f"houston rollout cancel {one.id}",
         )
-    if before:
-        raise HoustonError(f"{one.id} was archived before, into {before}.")
-    rollout_erase.confirm(arguments, f"The texts of {one.id} would leave the home")
-    path, manifest = archive.write(
-        loaded.home, one.id, arguments.to.absolute() if arguments.to else None
-    )
-    parts = erasure.of_rollout(loaded.home, one.id)
+    if not before:
+        rollout_erase.confirm(arguments, f"The texts of {one.id} would leave the home")
+        path, manifest = archive.write(
+            loaded.home, one.id, arguments.to.absolute() if arguments.to else None
+        )
+        parts = erasure.of_rollout(loaded.home, one.id)
+    else:
+        path, manifest = Path(before), _begun(Path(before), one.id)
+        parts = erasure.still(loaded.home, one.id, manifest.last)
+        if whole and not parts:
+            raise HoustonError(f"{one.id} was archived before, into {before}.")
+        parts = parts or [erasure.Part(one.id, [manifest.last])]  # the word that it is whole
+        rollout_erase.confirm(arguments, f"The texts of {one.id} that {path} holds would follow")
     gone = erasure.erase(loaded.home, parts, reason="archived", archive=str(path))
     if arguments.json:
         out.json_line({"rollout": one.id, "archive": str(path), "events": manifest.events})
     else:
         out.line(f"{one.id}: {manifest.events} events are in {path}; their texts left the home.")
+        out.note(STAYS)
     rollout_erase.say_rest(loaded.home, gone)
     return int(ExitCode.DONE)
+
+
+def _begun(path: Path, rollout: str) -> Manifest:
+    """The file of an earlier archive of this rollout; raises HoustonError when it is not sound."""
+    if not path.is_file():
+        raise HoustonError(
+            f"{rollout} was archived before, into {path}, which is not there.",
+            "Whether all its texts left the home was not looked at.",
+            "Put that file back, then this again",
+        )
+    return archive.read(path)

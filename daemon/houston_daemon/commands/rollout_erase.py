@@ -2,8 +2,9 @@
 
 import argparse
 import sys
+from pathlib import Path
 
-from houston_daemon.recorder.upkeep import erasure
+from houston_daemon.recorder.upkeep import erasure, remainder
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
@@ -44,21 +45,32 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         with Reader(loaded.home) as reader:
             rollout = reader.run(rollouts.resolve(arguments.rollout))
     if text:
+        _telling(arguments.reason, text)
         parts = erasure.holding(loaded.home, text, rollout)
     else:
         parts = erasure.of_step(loaded.home, rollout, arguments.step)
+        if not parts:
+            raise HoustonError(
+                f"{rollout} has no step {arguments.step}.",
+                "Nothing was erased.",
+                f"houston steps {rollout}",
+            )
     count = sum(len(part.seqs) for part in parts)
     owners = sorted({part.rollout for part in parts})
     if count:
         where = ", ".join(one or "the daemon" for one in owners)
         confirm(arguments, f"{count} events of {where} would be erased")
     gone = erasure.erase(loaded.home, parts, text=text, reason=arguments.reason)
+    others = sorted({part.rollout for part in erasure.holding(loaded.home, text)} if text else ())
     if arguments.json:
-        out.json_line({"events": count, "rollouts": owners, "gone": gone})
+        also = {"also": others} if others else {}
+        out.json_line({"events": count, "rollouts": owners, "gone": gone, **also})
     else:
         out.line(f"{count} events were erased." if count else "Nothing holds it.")
-    say_rest(loaded.home, gone, text)
-    return int(ExitCode.DONE)
+    if others:
+        say_others(others)
+    rest = say_rest(loaded.home, gone, "" if others else text)
+    return int(ExitCode.FAILED if others or rest else ExitCode.DONE)
 
 
 def confirm(arguments: argparse.Namespace, what: str) -> None:
@@ -72,8 +84,15 @@ def confirm(arguments: argparse.Namespace, what: str) -> None:
         )
 
 
-def say_rest(home: Home, gone: bool, text: str = "") -> None:
-    """Where it may still be, on stderr."""
+def say_others(owners: list[str]) -> None:
+    """Whose events hold the text all the same, on stderr."""
+    named = ", ".join(one or "the daemon (a task, or a reason)" for one in owners)
+    out.note(f"{named} has it, too. next: the same without a rollout takes it out everywhere")
+
+
+def say_rest(home: Home, gone: bool, text: str = "") -> bool:
+    """Where it may still be, on stderr; whether files of the database still have it."""
+    files: list[Path] = []
     if not gone:
         out.note("A reader holds the WAL open, which still has it. next: houston daemon restart")
     elif text and (files := erasure.left(home, text)):
@@ -81,6 +100,18 @@ def say_rest(home: Home, gone: bool, text: str = "") -> None:
         out.note(f"Old pages of {names} still have it. next: houston daemon stop, then this again")
     for path in erasure.copies(home):
         out.note(f"{path} was made before and may still have it; remove it when it must not.")
+    return not gone or bool(files)
+
+
+def _telling(reason: str, text: str) -> None:
+    """A reason that holds the text would keep it in the journal; raises HoustonError."""
+    if remainder.holds(reason.encode(), text):
+        raise HoustonError(
+            "The reason holds the text that is to go: it would stay in the journal.",
+            "Nothing was erased.",
+            "the same command with another --reason",
+            ExitCode.USAGE,
+        )
 
 
 def _text(arguments: argparse.Namespace) -> str:

@@ -39,13 +39,21 @@ def erase(store: Store, message: EraseBodies, author: Author) -> Done:
             f"At most {LIMIT} events at once, and texts of {SHORTEST} characters at least.",
             code=ExitCode.USAGE,
         )
+    if message.text and remainder.holds(message.reason.encode(), message.text):
+        raise denial(
+            "The reason holds the text that is to go: it would stay in the journal.",
+            "the same command with another --reason",
+            "Nothing was erased.",
+            ExitCode.USAGE,
+        )
     _may(store, message.rollout)
     store.connection.execute("PRAGMA secure_delete = ON")
     left = [one for seq in message.seqs if (one := _one(store, message, seq))]
     store.connection.execute("PRAGMA secure_delete = OFF")
-    if not left:
+    ends = bool(message.archive) and not message.more
+    if not left and not ends:
         return Done(seq=store.journal.seq)
-    if message.rollout:
+    if left and message.rollout:
         derive_again(store, message.rollout)
     body = bodies.Erased(
         by=author.by,
@@ -53,6 +61,7 @@ def erase(store: Store, message: EraseBodies, author: Author) -> Done:
         remainders=tuple(digest for _, digest in left),
         reason=redact(message.reason),
         archive=message.archive,
+        more=message.more,
         **author.fields,
     )
     return Done(seq=store.journal.append(Key(message.rollout), "erased", body))

@@ -204,6 +204,8 @@ class Erased(Record, frozen=True):
     reason: str = ""
     archive: str = ""
     """The file that holds the rollout as it was; empty where nothing was kept."""
+    more: bool = False
+    """Whether further events of the same archive follow: only the last makes the rollout one."""
     uid: int | None = None
     verified: bool = True
     pid: int = 0

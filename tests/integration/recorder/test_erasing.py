@@ -205,3 +205,63 @@ def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
         assert kept.logprobs is None
     with pytest.raises(Exception, match="word of Houston's own"):
         remainder.redact("sample", data, "policy")
+
+
+CUT = """
+import os, signal, sys
+from houston_daemon.recorder import erasing
+from houston_daemon.recorder.upkeep import erasure
+from houston_shared.command import main
+
+erasing.LIMIT, commit, left = 4, erasure._commit, [2]
+
+def cut(store, message):
+    commit(store, message)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+erasure._commit = cut
+main()
+"""
+
+
+def test_an_archive_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    home = station.home
+    words = ("rollout", "archive", rollout, "--yes", "--json")
+    done = subprocess.run(
+        [sys.executable, "-c", CUT, *words, "--home", str(home.path)],
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == -9, done.stderr
+    (path,) = home.archives.iterdir()
+    assert 0 < verify(home).erased <= 8, "some are gone"
+    assert "was archived" not in houston(home, "steps", rollout), "and it is no archive yet"
+    assert str(path) in houston(home, *words)
+    assert [one for one in home.archives.iterdir()] == [path], "the file was whole before"
+    assert traces(home) == []
+    assert f"texts are in {path}" in houston(home, "steps", rollout)
+    assert verify(home).findings == ()
+    assert "was archived before" in houston(home, *words, code=1)
+
+
+def test_an_erasure_says_who_else_has_the_text(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    one, _ = leaky(station)
+    two, _ = leaky(station)
+    station.stop()
+    home = station.home
+    words = ("rollout", "erase", "--yes", "--text", SECRET)
+    said = houston(home, *words, "--reason", f"leaked {SECRET}", code=2)
+    assert "The reason holds the text" in said
+    said = houston(home, *words, one, code=1)
+    assert f"{two} has it, too" in said
+    assert "Old pages" not in said
+    assert traces(home) != []
+    assert "events were erased" in houston(home, *words)
+    assert traces(home) == []
+    said = houston(home, "rollout", "erase", one, "--step", "99", "--yes", code=1)
+    assert f"{one} has no step 99." in said

@@ -12,6 +12,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
+import msgspec
+
 from houston_daemon.recorder import erasing, head_file
 from houston_daemon.recorder.connection import open_writer
 from houston_daemon.recorder.identity import Author
@@ -48,8 +50,21 @@ def of_rollout(home: Home, rollout: str) -> list[Part]:
     return [Part(rollout, _seqs(home, OF_ROLLOUT, rollout))]
 
 
+def still(home: Home, rollout: str, last: int) -> list[Part]:
+    """What of a rollout's events up to `last` still has texts: an archive was cut short."""
+    seqs = [
+        seq
+        for seq, owner, kind, data in _bodies(home)
+        if owner == rollout and seq <= last and remainder.blank(kind, data) not in (None, data)
+    ]
+    return [Part(rollout, seqs)] if seqs else []
+
+
 def of_step(home: Home, rollout: str, step: int) -> list[Part]:
-    """Everything of a step, what was said to it, and the ids of all prompts behind it."""
+    """Everything of a step, what was said to it, and the ids of all prompts behind it.
+
+    Empty when there is no such step.
+    """
     own = _seqs(
         home,
         f"{OF_ROLLOUT} AND (step = ?2 OR seq IN (SELECT text_seq FROM guidance"
@@ -64,6 +79,8 @@ def of_step(home: Home, rollout: str, step: int) -> list[Part]:
         rollout,
         step,
     )
+    if not own:
+        return []
     return [part for part in (Part(rollout, own), Part(rollout, behind, ids=True)) if part.seqs]
 
 
@@ -111,7 +128,8 @@ def _bodies(home: Home) -> Iterator[tuple[int, str, str, bytes]]:
 def erase(home: Home, parts: Iterable[Part], **fields: str) -> bool:
     """Erase these events; whether their bytes have left the files.
 
-    fields: `text`, `reason`, `archive`, `claimed` of `wire.EraseBodies`. Raises HoustonError.
+    fields: `text`, `reason`, `archive`, `claimed` of `wire.EraseBodies`. Cut short, an archive can
+    be gone on with: only the last message makes the rollout one. Raises HoustonError.
     """
     words = [
         EraseBodies(
@@ -123,6 +141,8 @@ def erase(home: Home, parts: Iterable[Part], **fields: str) -> bool:
         for part in parts
         for first in range(0, len(part.seqs), erasing.LIMIT)
     ]
+    if fields.get("archive"):
+        words[:-1] = [msgspec.structs.replace(one, more=True) for one in words[:-1]]
     if holder(home) is not None:
         return _asked(home, words)
     _offline(home, words)
@@ -216,10 +236,11 @@ def _holds(path: Path, needle: bytes) -> bool:
 
 
 def copies(home: Home) -> list[Path]:
-    """Folders that may hold what was erased as it was: backups, and what repairs kept."""
+    """Places that may hold what was erased as it was: backups, what repairs kept, archives that
+    were cut short.
+    """
     return [
         path
-        for folder in (home.backups, home.damaged)
-        if folder.is_dir()
-        for path in sorted(folder.iterdir())
+        for folder, names in ((home.backups, "*"), (home.damaged, "*"), (home.archives, "*.new"))
+        for path in sorted(folder.glob(names))
     ]

@@ -8,15 +8,25 @@ from houston_shared.store.plan import Ask, Plan
 
 
 def place(rollout: str) -> Plan[str]:
-    """The file that holds the rollout as it was; empty when it was not archived."""
+    """The file that holds the rollout as it was; empty when it was not archived to the end."""
+    told = yield from _told(rollout)
+    return next((one.archive for one in told if one.archive and not one.more), "")
+
+
+def begun(rollout: str) -> Plan[str]:
+    """The newest file of the rollout for which texts were taken out, also where some remain."""
+    told = yield from _told(rollout)
+    return next((one.archive for one in told if one.archive), "")
+
+
+def _told(rollout: str) -> Plan[list[Erased]]:
     rows = yield Ask(
         f"SELECT body FROM events WHERE rollout = ? AND {ASIDE} AND kind = 'erased'"
         " AND body IS NOT NULL"
         " ORDER BY seq DESC",
         (rollout,),
     )
-    told = [msgspec.msgpack.decode(body, type=Erased).archive for (body,) in rows]
-    return next((one for one in told if one), "")
+    return [msgspec.msgpack.decode(body, type=Erased) for (body,) in rows]
 
 
 def sentence(rollout: str) -> Plan[str]:
