@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.recorder.protocol import RecorderFailed
+from houston_daemon.recorder.upkeep.repair import repair
 from houston_daemon.recorder.verify import verify
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
 from tests.support.recorder_client import Station, until
 
 
@@ -73,3 +76,41 @@ def test_a_home_that_was_removed_stays_removed(tmp_path: Path) -> None:
     assert "the home itself is gone" in cause(station)
     station.stop()
     assert not station.home.path.exists()
+
+
+def _remove(home: Home) -> None:
+    home.head_file.unlink()
+
+
+def _folder(home: Home) -> None:
+    home.head_file.unlink()
+    home.head_file.mkdir()
+
+
+HEADLESS = {
+    "no head file": (_remove, "chain.head is missing: whether the end was cut cannot be seen."),
+    "a folder in its place": (_folder, "chain.head cannot be read (Is a directory)."),
+}
+
+
+@pytest.mark.parametrize("what", HEADLESS)
+def test_a_cut_end_cannot_be_hidden_by_removing_the_head(tmp_path: Path, what: str) -> None:
+    station = Station(tmp_path / "home").start()
+    station.working().step(1)
+    station.stop()
+    connection = sqlite3.connect(station.home.database)
+    connection.execute("DELETE FROM events WHERE seq > (SELECT max(seq) - 3 FROM events)")
+    connection.commit()
+    connection.close()
+    harm, sentence = HEADLESS[what]
+    harm(station.home)
+    with pytest.raises(HoustonError) as refused:
+        station.restart()
+    assert refused.value.code == ExitCode.DAMAGED
+    assert sentence in refused.value.cause
+    assert "houston repair" in refused.value.next
+    if station.home.head_file.is_dir():
+        station.home.head_file.rmdir()
+    repair(station.home)
+    station.restart()  # a person decided
+    station.stop()

@@ -4,7 +4,7 @@ recorder's own, without its sockets, checks and guidance transaction."""
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder import blobs
+from houston_daemon.recorder import blobs, head_file
 from houston_daemon.recorder.connection import open_writer
 from houston_daemon.recorder.journal import Body, Journal, Key, body
 from houston_shared.home import Home
@@ -65,6 +65,8 @@ class WrittenHome:
         self.connection = open_writer(self.home)
         self.connection.execute("PRAGMA synchronous = OFF")  # a test, not a promise
         self.journal = Journal(self.connection)
+        if not self.home.head_file.exists():
+            head_file.write(self.home, self.journal.seq, self.journal.chain)
 
     @property
     def seq(self) -> int:

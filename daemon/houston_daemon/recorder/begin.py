@@ -7,7 +7,7 @@ import os
 import sqlite3
 from importlib.metadata import version
 
-from houston_daemon.recorder import assignments, ballast
+from houston_daemon.recorder import assignments, ballast, head_file
 from houston_daemon.recorder.connection import open_writer
 from houston_daemon.recorder.journal import Journal, Key
 from houston_daemon.recorder.refusal import is_full
@@ -18,6 +18,9 @@ from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.store.bodies import DaemonStarted
 
+_REFUSED = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""How a database or a disk says no; SQLite's words about damage may quote the damage."""
+
 
 def begin(home: Home, configuration: str = "") -> tuple[Store, int]:
     """Open the home for writing; returns the store and its epoch. Raises HoustonError.
@@ -26,12 +29,12 @@ def begin(home: Home, configuration: str = "") -> tuple[Store, int]:
     """
     try:
         return _begin(home, configuration)
-    except (sqlite3.Error, UnicodeDecodeError) as problem:  # its words may quote the damage
+    except _REFUSED as problem:
         if not is_full(problem, home.path) or not ballast.release(home):
             raise _unusable(home, problem) from problem
     try:
         return _begin(home, configuration)
-    except (sqlite3.Error, UnicodeDecodeError) as problem:
+    except _REFUSED as problem:
         raise _unusable(home, problem) from problem
 
 
@@ -40,6 +43,8 @@ def _begin(home: Home, configuration: str) -> tuple[Store, int]:
     connection = open_writer(home)
     try:
         store = Store(home, connection, Journal(connection), Workers())
+        if not home.head_file.exists():  # a new home: from now on a missing one is noticed
+            head_file.write(home, store.journal.seq, store.journal.chain)
         return store, _raise_epoch(store, configuration)
     except BaseException:
         connection.close()

@@ -1,8 +1,9 @@
 """The chain's head beside the database: what the journal held, said outside of it.
 
-Written after the commit it names, at most every second and at a clean stop. So a journal that ends
-before the head was cut, for certain. What was cut behind the head, in the last second before a
-crash, cannot be told from what was never stored; after a clean stop there is no such second.
+Written before the first event of a home, then after the commit it names, at most every second and
+at a clean stop. So a journal that ends before the head was cut, for certain, and one without a head
+file may have been. What was cut behind the head, in the last second before a crash, cannot be told
+from what was never stored; after a clean stop there is no such second.
 """
 
 import os
@@ -34,6 +35,12 @@ def read(home: Home) -> Head | None:
         data = home.head_file.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as problem:
+        raise HoustonError(
+            f"{home.head_file} cannot be read ({problem.strerror}).",
+            "Nothing was opened.",
+            "Move it away, then: houston verify",
+        ) from None
     try:
         head = msgspec.json.decode(data, type=Head)
         sound = data == _bytes(head) and len(head.value) == 32 and head.value.hex() == head.chain

@@ -9,7 +9,7 @@ import sqlite3
 from urllib.parse import quote
 
 from houston_daemon.recorder import head_file, verify_wal
-from houston_daemon.recorder.damage import damaged
+from houston_daemon.recorder.damage import UNKNOWN, damaged
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import chain, schema
@@ -28,7 +28,7 @@ def preflight(home: Home) -> int:
     try:
         vouched = head_file.read(home)
     except HoustonError as problem:
-        raise damaged(home, problem.cause) from None
+        raise damaged(home, problem.cause, seq=UNKNOWN) from None
     if not home.database.is_file() or not home.database.stat().st_size:
         _not_shorter(home, 0, vouched)
         return 0
@@ -80,6 +80,9 @@ def _end(home: Home, connection: sqlite3.Connection | None, vouched: head_file.H
             cause = f"Event {newest}, the last of the journal, does not fit its chain."
             raise damaged(home, cause, str(rows[0][1]), newest)
     _not_shorter(home, newest, vouched)
+    if vouched is None and newest:
+        cause = f"{home.head_file} is missing: whether the end was cut cannot be seen."
+        raise damaged(home, cause, seq=UNKNOWN)
     if vouched is None or not vouched.seq or connection is None:
         return
     found = connection.execute(
