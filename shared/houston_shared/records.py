@@ -21,6 +21,8 @@ TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
 ENDED: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
 AWAY = "waiting for the engine"
 """How the activity of a worker begins whose engine is away or answers with errors."""
+LOW_DISK = 8_000_000
+"""Free bytes of the home's disk below which rollouts wait."""
 STANDS = "paused"
 """Activity of a paused rollout whose worker has come to a safe point, or that has no worker."""
 

@@ -32,7 +32,7 @@ class Budget(Settings, frozen=True):
     steps: Positive = 200
     """Steps before the rollout ends."""
     active_seconds: Seconds = 36_000.0
-    """Active time: without pauses, downtime and waiting for an evaluation slot."""
+    """Active time: without pauses, downtime and waiting for engine, recorder or evaluation slot."""
     evaluations: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 3
     """Submissions to the evaluator."""
     context_tokens: Positive = 100_000

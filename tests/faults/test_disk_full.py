@@ -89,10 +89,14 @@ def waits(station: Station) -> None:
 @pytest.mark.timeout(200)
 def test_rollouts_wait_everything_reads_and_it_goes_on_by_itself(station: Station) -> None:
     station.start()
+    began = time.monotonic()
     rollout = working(station)
     station.until(lambda: (station.home / "ballast").exists(), why="there is ballast")
     filler = fill(station)
     waits(station)
+    assert "waiting: the disk is full" in station.run("rollout", "list").stdout
+    assert "now waiting: the disk is full" in station.run("rollout", "show", rollout).stdout
+    full = time.monotonic()
     for words in READING:
         station.run(*(word.format(rollout=rollout) for word in words))
     said = station.run("guide", rollout, "Are you there?", code=None)
@@ -100,12 +104,14 @@ def test_rollouts_wait_everything_reads_and_it_goes_on_by_itself(station: Statio
     kept = [one["text"] for one in station.json("guidance", rollout)]
     assert (said.returncode == 0) == ("Are you there?" in kept), "what was refused is not kept"
     assert station.show(rollout)["state"] == "running"
+    waited = time.monotonic() - full
     filler.unlink()
-    began = station.steps(rollout)[-1]["step"]
-    station.until(lambda: station.steps(rollout)[-1]["step"] > began, 20, "it goes on")
+    closed = station.steps(rollout)[-1]["step"]
+    station.until(lambda: station.steps(rollout)[-1]["step"] > closed, 20, "it goes on")
     assert "DISK FULL" not in trouble(station)
     station.run("guide", rollout, "There is room again.")
-    station.ended(rollout)
+    active = station.ended(rollout)["active_seconds"]
+    assert active <= time.monotonic() - began - waited, "waiting for room is no active time"
     heard = [one["text"] for step in station.steps(rollout) for one in step["guidance"]]
     assert heard == [*kept, "There is room again."]
     station.run("verify")

@@ -277,3 +277,18 @@ def test_no_worker_is_blamed_for_a_daemon_that_was_stopped(ground: Ground) -> No
     until_over(ground)
     assert ground.query("SELECT DISTINCT lease FROM rollouts") == [(1,)]
     assert "silent" not in (ground.home.logs / "daemon.log").read_text()
+
+
+def test_a_worker_is_not_charged_for_the_time_in_which_it_was_stopped(ground: Ground) -> None:
+    ground.started()
+    began = time.monotonic()
+    ground.rollouts(loads.null(ground, 15, 0.2))
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 30, "two steps")
+    pid = worker_of(ground)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(5)
+    os.kill(pid, signal.SIGCONT)
+    until_over(ground)
+    ((lease, active),) = ground.query("SELECT lease, active_us FROM rollouts")
+    assert lease == 1, "it was not silent for too long"
+    assert 1.5e6 < active <= (time.monotonic() - began - 4) * 1e6

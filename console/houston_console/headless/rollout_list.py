@@ -8,7 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from houston_console.headless import options
+from houston_console.headless import full_disk, options
 from houston_console.headless.page import GAP, Page, Span, span
 from houston_console.headless.spoken import cut, duration, score, standing
 from houston_shared import lock, out
@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """List them."""
     with Reader(loaded.home) as reader:
         found = reader.run(rollouts.all_rollouts(arguments.task, arguments.state))
+    found = full_disk.as_it_is(found, loaded.home)
     if arguments.json:
         for one in found:
             out.json_line(views.rollout(one))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from houston_console.headless import options
+from houston_console.headless import full_disk, options
 from houston_console.headless.page import Page, span
 from houston_console.headless.spoken import duration, score, standing
 from houston_shared import out
@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Show it."""
     with Reader(loaded.home) as reader:
         one, facts, scores = reader.run(_read(arguments.rollout))
+    (one,) = full_disk.as_it_is([one], loaded.home)
     if arguments.json:
         out.json_line({**views.rollout(one), **facts, "scores": _scores(scores)})
         return int(ExitCode.DONE)

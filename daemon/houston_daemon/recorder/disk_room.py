@@ -11,13 +11,12 @@ import time
 
 from houston_daemon.recorder.refusal import Refusal
 from houston_shared.home import Home
+from houston_shared.records import LOW_DISK
 
 LOGGER = logging.getLogger("houston.recorder")
 
 MB = 1_000_000
-LOW = 8 * MB
-"""Free bytes below which rollouts wait."""
-NEED = 2 * LOW
+NEED = 2 * LOW_DISK
 """Free bytes with which they go on."""
 LOOK_SECONDS = 0.5
 REFUSED_SECONDS = 2.0
@@ -45,7 +44,7 @@ class DiskRoom:
         except FileNotFoundError:  # the home was removed: `own_files` says so
             return
         refused = now - self._refused_at < REFUSED_SECONDS
-        limit = NEED if self.problem else LOW
+        limit = NEED if self.problem else LOW_DISK
         # A file system that counts no blocks at all says nothing about its room.
         self._settle(refused or (found.total > 0 and found.free < limit), found.free)
 

@@ -41,7 +41,17 @@ class IngestClient:
         self.valid_at = 0.0
         """Monotonic time at which the lease was surely valid: an answered message was sent then."""
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
+        self._refusals: dict[bytes, str] = {}
+        """Why requests that are under way were not done at first."""
         self._reader = asyncio.create_task(self._read())
+
+    @property
+    def kept_waiting(self) -> str:
+        """Why something cannot be stored now; empty while everything can.
+
+        The first reason of the wait: figures in it that change would have to be stored again.
+        """
+        return next(iter(self._refusals.values()), "")
 
     async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
         """Send until answered with `kind`; the answer.
@@ -53,16 +63,18 @@ class IngestClient:
         body = wire.encode(message)
         tries = 0
         sent_at = time.monotonic()
-        while True:
-            reply = await self._exchange(number, body)
-            if isinstance(reply, kind):
-                self.valid_at = max(self.valid_at, sent_at)
-                if isinstance(reply, wire.Ack | wire.Welcome):
-                    self._control.update(reply.control)
-                return reply
-            wait = WAITS[min(tries, len(WAITS) - 1)]
-            await self._refused(reply, wait)
-            tries += 1
+        try:
+            while True:
+                reply = await self._exchange(number, body)
+                if isinstance(reply, kind):
+                    self.valid_at = max(self.valid_at, sent_at)
+                    if isinstance(reply, wire.Ack | wire.Welcome):
+                        self._control.update(reply.control)
+                    return reply
+                await self._refused(number, reply, WAITS[min(tries, len(WAITS) - 1)])
+                tries += 1
+        finally:
+            self._refusals.pop(number, None)
 
     async def close(self) -> None:
         """Let the last bytes go and close the socket."""
@@ -93,7 +105,7 @@ class IngestClient:
         finally:
             self._waiting.pop(number, None)
 
-    async def _refused(self, reply: wire.IngestReply, wait: float) -> None:
+    async def _refused(self, number: bytes, reply: wire.IngestReply, wait: float) -> None:
         """Wait where trying again may help; raise where it cannot."""
         if not isinstance(reply, wire.Refused):
             raise HoustonError(f"The recorder answered with {type(reply).__name__}.")
@@ -103,6 +115,7 @@ class IngestClient:
             raise Leaving("ended")
         if reply.code != "DISK_FULL":
             raise HoustonError(f"The recorder refused a message: {reply.code}, {reply.reason}")
+        self._refusals.setdefault(number, reply.reason)
         log.warning("not stored (%s), trying again in %s s", reply.reason, wait)
         await asyncio.sleep(wait)
 

@@ -41,9 +41,13 @@ class Line:
         self._lease = lease
 
     async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
-        """Say one thing and return when it is on disk. Raises as `IngestClient.ask` does."""
+        """Say one thing and return when it is on disk; waiting for that is no active time.
+
+        Raises as `IngestClient.ask` does.
+        """
         message = kind(rollout=self.rollout, lease=self._lease, active_us=self.clock.us(), **fields)
-        return await self._client.ask(message, wire.Ack)
+        with self.clock.excluded():
+            return await self._client.ask(message, wire.Ack)
 
     async def steps(self, first: int) -> list[StepRecord]:
         """All steps of the journal from number `first` on, the open one last."""
@@ -52,7 +56,8 @@ class Line:
             message = wire.ReadSteps(
                 rollout=self.rollout, lease=self._lease, active_us=self.clock.us(), step=first
             )
-            page = await self._client.ask(message, wire.Steps)
+            with self.clock.excluded():
+                page = await self._client.ask(message, wire.Steps)
             found += page.steps
             if not page.more or not page.steps:
                 return found
@@ -62,7 +67,7 @@ class Line:
         """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
         while True:
             point("worker.beat.before")
-            await self.tell()
+            await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile
             await asyncio.sleep(BEAT_SECONDS)
 
     async def still_mine(self) -> None:
@@ -74,8 +79,18 @@ class Line:
             await self.tell()
 
     async def tell(self) -> None:
-        """One heartbeat. Raises as `store` does."""
-        await self.store(wire.Heartbeat, activity=redact(self.activity))
+        """One heartbeat that is waited for. Raises as `store` does."""
+        with self.clock.excluded():
+            await self._client.ask(self._heartbeat(), wire.Ack)
+
+    def _heartbeat(self) -> wire.Heartbeat:
+        waiting = self._client.kept_waiting
+        return wire.Heartbeat(
+            rollout=self.rollout,
+            lease=self._lease,
+            active_us=self.clock.us(),
+            activity=f"waiting: {waiting}" if waiting else redact(self.activity),
+        )
 
     async def safe_point(self) -> None:
         """Nothing is under way: leave here when wanted, wait here while paused."""

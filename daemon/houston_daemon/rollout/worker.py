@@ -80,6 +80,7 @@ async def serve(endpoint: str, rollout: str, lease: int, engine_url: str = "") -
 
 async def _with_heartbeat(life: "Life", line: Line) -> None:
     """Live while the heart beats; an old lease stops both."""
+    watching = asyncio.create_task(line.clock.watch())
     living = asyncio.create_task(life.live())
     beating = asyncio.create_task(line.beat())
     try:
@@ -91,8 +92,9 @@ async def _with_heartbeat(life: "Life", line: Line) -> None:
             beating.result()
         living.result()
     finally:
-        beating.cancel()
-        await asyncio.wait({beating})
+        for each in (beating, watching):
+            each.cancel()
+        await asyncio.wait({beating, watching})
 
 
 class Life:

@@ -89,6 +89,20 @@ def test_active_time_leaves_out_what_is_excluded() -> None:
     assert clock.us() == 7_500_000
 
 
+async def test_active_time_leaves_out_a_stop_of_the_process() -> None:
+    now = [0]
+    clock = ActiveClock(0, lambda: now[0])
+    watching = asyncio.create_task(clock.watch())
+    await asyncio.sleep(0)
+    now[0] += 2 * 10**9
+    assert clock.us() == 2_000_000, "a second that comes late is work"
+    now[0] += 60 * 10**9
+    assert 2_000_000 <= clock.us() < 3_000_000, "only what was computed meanwhile"
+    now[0] += 10**9
+    assert clock.us() > 3_000_000, "and it goes on"
+    watching.cancel()
+
+
 @pytest.mark.parametrize(
     ("name", "budget", "window", "expected"),
     [
