@@ -4,10 +4,12 @@ import argparse
 import getpass
 import os
 import re
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from houston_daemon.service.systemd import version
+from houston_daemon.service.systemd import answers, systemctl, version
 from houston_daemon.service.unit import Unit, setuid_bwrap
 from houston_shared import out
 from houston_shared.config import Loaded
@@ -33,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    """Write, show or remove the unit; the next commands are printed, never run."""
+    """Write, show or remove the unit; the next commands are printed, run only before a removal."""
     if not re.fullmatch(r"[\w.@:-]+", arguments.name):
         raise HoustonError(
             f"{arguments.name!r} is no name of a unit: letters, digits and - _ . @ : only.",
@@ -55,11 +57,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     )
     if arguments.print:
         out.line(unit.text().rstrip("\n"))
+        out.note(f"# to be written to {file}")
+        _next(out.note, arguments.system, name, unit.user)
         return int(ExitCode.DONE)
     _refuse_other(file, unit)
     _write(file, unit.text())
     out.line(f"wrote {file}")
-    _next(arguments.system, name, unit.user)
+    _next(out.line, arguments.system, name, unit.user)
     return int(ExitCode.DONE)
 
 
@@ -98,26 +102,42 @@ def _write(file: Path, text: str) -> None:
         ) from None
 
 
-def _next(system: bool, name: str, user: str) -> None:
+def _next(say: Callable[[str], None], system: bool, name: str, user: str) -> None:
     control = "systemctl" if system else "systemctl --user"
-    out.line("next:")
-    out.line(f"  {control} daemon-reload")
-    out.line(f"  {control} enable --now {name}")
+    say("next:")
+    say(f"  {control} daemon-reload")
+    say(f"  {control} enable --now {name}")
     if not system:
-        out.line(f"  loginctl enable-linger {user}    (so that it runs on after you log out)")
+        say(f"  loginctl enable-linger {user}    (so that it runs on after you log out)")
 
 
 def _remove(file: Path, system: bool) -> int:
-    control = "systemctl" if system else "systemctl --user"
-    try:
-        file.unlink()
-    except FileNotFoundError:
+    """Stop and disable first: systemd does neither for a unit whose file is gone."""
+    if not file.exists():
         out.line(f"there is no {file}")
         return int(ExitCode.DONE)
+    disable = systemctl((system, file.name), "disable", "--now", file.name)
+    reload = systemctl((system, file.name), "daemon-reload")
+    if answers(system):
+        _disable(disable, file)
+    else:
+        out.note(f"systemd does not answer here; where it does, first: {' '.join(disable)}")
+    try:
+        file.unlink()
     except OSError as problem:
         raise HoustonError(f"{file} cannot be removed: {problem.strerror}.") from None
     out.line(f"removed {file}")
-    out.line("next:")
-    out.line(f"  {control} disable --now {file.name}")
-    out.line(f"  {control} daemon-reload")
+    out.line(f"next:\n  {' '.join(reload)}")
     return int(ExitCode.DONE)
+
+
+def _disable(command: list[str], file: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise HoustonError(
+            f"`{' '.join(command)}` failed: {why}.",
+            f"{file} was not removed: what it started may run on.",
+            "Mend that, or remove the file by hand.",
+        )
+    out.line(f"stopped and disabled {file.name}")

@@ -1,6 +1,8 @@
 """`houston daemon restart`: stop and start; engines run on, rollouts go on where they were."""
 
 import argparse
+import os
+import pwd
 import subprocess
 
 from houston_daemon.commands import start, stop
@@ -22,9 +24,33 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     owner = holder(loaded.home)
     if owner and owner.service:
         return _by_systemd(owner.service)
+    _refuse_others(loaded)
     stop.say(halt(loaded, keep_engine=True), loaded)
     start.say(launch(loaded), loaded)
     return int(ExitCode.DONE)
+
+
+def _refuse_others(loaded: Loaded) -> None:
+    """An operator may stop the daemon, but only the home's owner can start it again."""
+    try:
+        owner = loaded.home.path.stat().st_uid
+    except FileNotFoundError:
+        return
+    if owner != os.geteuid():
+        name = _login(owner)
+        raise HoustonError(
+            f"Only {name}, whose home {loaded.home.path} is, can start its daemon.",
+            "It was not restarted: it would have been stopped and not started again.",
+            f"Ask {name} to restart it (as root: su {name} -c 'houston daemon restart --home "
+            f"{loaded.home.path}').",
+        )
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _by_systemd(service: str) -> int:

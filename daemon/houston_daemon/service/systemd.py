@@ -14,6 +14,11 @@ def version() -> int:
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
+def answers(system: bool) -> bool:
+    """Whether the system's manager, or this user's, can be asked from here."""
+    return bool(_said(systemctl((system, ""), "show", "--property=Version")).strip())
+
+
 def own_unit() -> tuple[bool, str] | None:
     """Whether the system's manager runs this process, and its unit; None without a unit."""
     manager, _, name = os.environ.get(MARK, "").partition(" ")

@@ -24,6 +24,9 @@ SUBGROUP_SINCE = 254
 FINAL_CODES = "2 65 75 78"
 """Exit codes that a restart does not mend: usage, damage, another daemon, configuration."""
 
+KEPT = ("PATH", "HOUSTON_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
+"""Variables beside the configuration's without which a service would look in other folders."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -118,12 +121,14 @@ def _command(unit: Unit, *words: str) -> str:
 
 
 def _variables(unit: Unit) -> list[tuple[str, str]]:
-    """PATH as it is here (tmux, bwrap, Java), and the configuration that came from variables."""
+    """PATH as it is here (tmux, bwrap, Java), the configuration that came from variables, and the
+    folders of models, sandboxes and configuration that this user's shell names.
+    """
     manager = "system" if unit.system else "user"
     chosen = {
         name: value
         for name, value in unit.environment.items()
-        if name.startswith("HOUSTON__") or name == "PATH"
+        if name.startswith("HOUSTON__") or name in KEPT
     }
     return sorted({**chosen, MARK: f"{manager} {unit.name}"}.items())
 

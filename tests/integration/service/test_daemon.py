@@ -16,6 +16,7 @@ import pytest
 
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner
+from tests.support.other_user import NOBODY, needs_root
 from tests.support.station import Station, alive
 
 
@@ -284,6 +285,21 @@ def test_a_daemon_that_cannot_even_begin_says_why(station: Station) -> None:
     )
     assert done.returncode == 1
     assert "libzmq is of another world" in done.stderr
+
+
+@needs_root
+def test_only_the_owner_of_a_home_restarts_its_daemon(station: Station) -> None:
+    """An operator who is somebody else (here: root, of another's home) ends nothing."""
+    station.start()
+    before = station.pid
+    os.chown(station.home, NOBODY, -1)
+    try:
+        said = station.run("daemon", "restart", code=1).stderr
+        assert "Only nobody" in said
+        assert "Traceback" not in said
+    finally:
+        os.chown(station.home, 0, -1)
+    assert station.pid == before, "it runs on"
 
 
 def test_hang_up_opens_the_log_again(station: Station) -> None:

@@ -105,8 +105,11 @@ def test_it_is_written_where_systemd_looks_and_removed_again(
     managed: Station, tmp_path: Path
 ) -> None:
     file = tmp_path / "config" / "systemd" / "user" / "houston.service"
-    shown = managed.run("daemon", "install-service", "--print").stdout
+    printed = managed.run("daemon", "install-service", "--print")
+    shown = printed.stdout
     assert not file.exists(), "showing writes nothing"
+    assert str(file) in printed.stderr
+    assert "enable --now" in printed.stderr
     assert "no such" not in shown
     said = managed.run("daemon", "install-service").stdout
     assert file.read_text() == shown
@@ -116,6 +119,35 @@ def test_it_is_written_where_systemd_looks_and_removed_again(
     assert managed.run("daemon", "install-service", "--remove").stdout.startswith("removed")
     assert not file.exists()
     assert "there is no" in managed.run("daemon", "install-service", "--remove").stdout
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_unit_is_stopped_before_its_file_goes(
+    managed: Station, tmp_path: Path, works: bool
+) -> None:
+    """systemctl is played by a script that notes whether the unit was there when it was asked."""
+    managed.run("daemon", "install-service")
+    file = tmp_path / "config" / "systemd" / "user" / "houston.service"
+    program = tmp_path / "systemctl"
+    program.write_text(
+        f'#!/bin/sh\n[ "$2" = show ] && echo Version=252 && exit 0\n'
+        f'[ "$2" = disable ] || exit 0\n[ -f {file} ] && echo "$@" >> {tmp_path}/asked\n'
+        f"echo no such bus >&2; exit {int(not works)}\n"
+    )
+    program.chmod(0o755)
+    managed.environment["PATH"] = f"{tmp_path}:{managed.environment['PATH']}"
+    done = managed.run("daemon", "install-service", "--remove", code=int(not works))
+    assert (tmp_path / "asked").read_text() == "--user disable --now houston.service\n"
+    assert file.exists() is not works
+    assert ("stopped and disabled" if works else "no such bus") in done.stdout + done.stderr
+
+
+def test_it_keeps_the_folders_that_variables_name() -> None:
+    kept = {name: f"/srv/{name}" for name in ("HOUSTON_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
+    text = unit(environment={"PATH": "/usr/bin", "SECRET": "x", **kept}).text()
+    for name, value in kept.items():
+        assert f"Environment={name}={value}\n" in text
+    assert "SECRET" not in text
 
 
 def test_a_unit_of_another_home_is_left_alone(managed: Station, tmp_path: Path) -> None:
