@@ -17,14 +17,24 @@ import zmq
 import zmq.asyncio
 
 from houston_shared import wire
-from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.errors import (
+    AnswerLost,
+    DaemonNotRunning,
+    ExitCode,
+    Frozen,
+    HoustonError,
+    NoAnswer,
+)
 from houston_shared.home import Home
-from houston_shared.lock import holder
+from houston_shared.lock import Owner, holder
+from houston_shared.standing import stands, stopped
 from houston_shared.trust import Trust
 from houston_shared.wire import ControlRequest, Denied, Done, Notice, Status
 
 TIMEOUT_SECONDS = 10.0
 """How long an answer may take before the client says that none came."""
+_FROZEN_SECONDS = 1.0
+"""How long a daemon that a signal has stopped may take to be let go on."""
 _SLICE_SECONDS = 0.2
 _LOOK_SECONDS = 0.02
 
@@ -63,12 +73,12 @@ class ControlClient:
         self._socket.send_multipart(words)
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(1000 * min(left, _SLICE_SECONDS)) or 1):
-                _must_run(self._home, asked=True)
+                _may_answer(self._home, wait - left)
                 continue
             frames = self._socket.recv_multipart()
             if len(frames) == 2 and frames[0] == request:
                 return _answer(frames[1])
-        raise _silent(self._home, wait)
+        raise no_answer(self._home, wait)
 
     def close(self) -> None:
         """Let the connection go; what was not sent by now is dropped."""
@@ -128,8 +138,8 @@ class AsyncControlClient:
             done, _ = await asyncio.wait([waiting], timeout=min(left, _SLICE_SECONDS))
             if done:
                 return waiting.result()
-            _must_run(self._home, asked=True)
-        raise _silent(self._home, seconds)
+            _may_answer(self._home, seconds - left)
+        raise no_answer(self._home, seconds)
 
     async def _read(self) -> None:
         while True:
@@ -211,26 +221,45 @@ def _wait_for_daemon(home: Home, end: float, seconds: float) -> None:
     """Raise when nobody is there to wait for, or when it took too long; nothing was sent yet."""
     _must_run(home)
     if time.monotonic() > end:
-        raise _silent(home, seconds)
+        raise no_answer(home, seconds)
 
 
-def _must_run(home: Home, asked: bool = False) -> None:
-    if holder(home) is None:
-        cause = f"No daemon runs on {home.path}."
-        if asked:
-            raise AnswerLost(cause, "It ended before it answered.")
-        raise DaemonNotRunning(cause)
-
-
-def _silent(home: Home, seconds: float) -> NoAnswer:
+def _must_run(home: Home, asked: bool = False) -> Owner:
     owner = holder(home)
-    who = f"The daemon (pid {owner.pid})" if owner and owner.pid else "The daemon"
-    return NoAnswer(
-        f"{who} did not answer in {seconds:g} s.",
-        "Whether it did what was asked is not known.",
-        "houston daemon logs",
-        ExitCode.BUSY,
-    )
+    if owner is not None:
+        return owner
+    cause = f"No daemon runs on {home.path}."
+    if asked:
+        raise AnswerLost(cause, "It ended before it answered.")
+    raise DaemonNotRunning(cause)
+
+
+def _may_answer(home: Home, waited: float) -> None:
+    """Raise where the answer to a question `waited` seconds old will not come."""
+    owner = _must_run(home, asked=True)
+    if waited > _FROZEN_SECONDS and stopped(owner.pid):
+        raise no_answer(home, waited)
+
+
+def no_answer(home: Home, seconds: float) -> NoAnswer:
+    """What is said after a silence of so many seconds, with its reason where that can be seen."""
+    owner = holder(home)
+    pid = owner.pid if owner else 0
+    who = f"The daemon (pid {pid})" if pid else "The daemon"
+    said = f"{who} did not answer in {round(seconds, 1):g} s"
+    asked = "Whether it did what was asked is not known."
+    if stopped(pid):
+        return Frozen(f"{said}: {stands(pid)}.", asked, f"kill -CONT {pid}", ExitCode.BUSY)
+    socket = home.run / "control.sock"
+    if not socket.exists():
+        return NoAnswer(
+            f"{said}: there is no socket {socket}; it may still be starting.",
+            "Nothing was sent.",
+            "houston daemon logs",
+            ExitCode.BUSY,
+        )
+    why = stands(pid)
+    return NoAnswer(f"{said}{why and ': '}{why}.", asked, "houston daemon logs", ExitCode.BUSY)
 
 
 def _body(message: ControlRequest) -> bytes:

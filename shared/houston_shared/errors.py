@@ -61,3 +61,7 @@ class AnswerLost(DaemonNotRunning):
 
 class NoAnswer(HoustonError):
     """The daemon runs and was silent for as long as its asker waited."""
+
+
+class Frozen(NoAnswer):
+    """The daemon cannot answer: a signal has stopped it. Asking again is of no use."""

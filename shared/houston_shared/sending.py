@@ -6,8 +6,15 @@ daemon knows one that it has already. It knows nothing of what they mean.
 
 import time
 
-from houston_shared.control_client import ControlClient
-from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.control_client import TIMEOUT_SECONDS, ControlClient, no_answer
+from houston_shared.errors import (
+    AnswerLost,
+    DaemonNotRunning,
+    ExitCode,
+    Frozen,
+    HoustonError,
+    NoAnswer,
+)
 from houston_shared.home import Home
 from houston_shared.lock import holder
 from houston_shared.wire import ControlRequest, Done
@@ -24,12 +31,14 @@ def send(home: Home, message: ControlRequest, maybe: str, look: str) -> Done:
     Raises DaemonNotRunning when none runs, HoustonError with the daemon's words when it denies,
     and AnswerLost with `maybe` and `look` when it ended and nobody knows.
     """
-    with ControlClient(home) as client:
+    with ControlClient(home, TIMEOUT_SECONDS / 2) as client:  # twice, where it is silent
         try:
             answer = client.ask(message)
         except AnswerLost:
             if not _back(home):
                 raise _unknown(home, maybe, look) from None
+        except Frozen:
+            raise
         except HoustonError as problem:
             if problem.code is not ExitCode.BUSY:
                 raise
@@ -40,6 +49,10 @@ def send(home: Home, message: ControlRequest, maybe: str, look: str) -> Done:
             answer = client.ask(message)
         except DaemonNotRunning:
             raise _unknown(home, maybe, look) from None
+        except Frozen:
+            raise
+        except NoAnswer:
+            raise no_answer(home, TIMEOUT_SECONDS) from None
         assert isinstance(answer, Done)
         return answer
 

@@ -9,13 +9,13 @@ from datetime import timedelta
 
 import msgspec
 
-from houston_daemon.hosts.processes import stat_of
 from houston_daemon.service.log import last_line
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.errors import DaemonNotRunning, ExitCode, Frozen, HoustonError, NoAnswer
 from houston_shared.lock import Owner, holder, left_behind
+from houston_shared.standing import stands
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Waiting
 from houston_shared.store.reader import Reader
@@ -23,8 +23,6 @@ from houston_shared.wire import AskStatus, Status
 
 LSB_DEAD, LSB_STOPPED, LSB_UNKNOWN = 1, 3, 4
 """Linux Standard Base, init script actions, `status`."""
-STANDS = {"T": "a signal has stopped it (SIGSTOP)", "D": "it waits for a disk or a device"}
-"""What the kernel calls the states of a process that cannot answer."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,13 +65,13 @@ def _not_running(arguments: argparse.Namespace, loaded: Loaded, stopped: DaemonN
 
 def _silent(arguments: argparse.Namespace, loaded: Loaded, silent: NoAnswer) -> int:
     owner = holder(loaded.home)
-    found = stat_of(owner.pid) if owner and owner.pid else None
-    why = STANDS.get(found.state, "") if found else ""
+    why = stands(owner.pid) if owner else ""
     if arguments.json:
         said = f"it does not answer{': ' * bool(why)}{why}"
         out.json_line({**_down("silent", loaded, said), "pid": owner.pid if owner else None})
     else:
-        out.error(HoustonError(silent.cause, why and f"{why}.", "houston daemon stop"))
+        step = silent.next if isinstance(silent, Frozen) else "houston daemon stop"
+        out.error(HoustonError(silent.cause, next=step))
     return LSB_UNKNOWN if arguments.lsb else int(silent.code)
 
 

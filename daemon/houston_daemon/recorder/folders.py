@@ -36,6 +36,16 @@ def prepare(home: Home, group: str) -> None:
         ) from None
 
 
+def open_run(home: Home, group: str) -> None:
+    """Make the sockets' folder again, with its mode; raises OSError."""
+    gid = _gid(group)
+    home.run.mkdir(mode=0o700, exist_ok=True)
+    _own(home.run)
+    if gid is not None:
+        os.chown(home.run, -1, gid)
+    home.run.chmod(0o700 if gid is None else 0o2750)
+
+
 def open_socket(home: Home, name: str, group: str) -> None:
     """Give a bound socket its mode: connecting needs write permission."""
     path = home.run / f"{name}.sock"

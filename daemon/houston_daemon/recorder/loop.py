@@ -17,6 +17,7 @@ from houston_daemon.recorder.answers import Answers
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.control_state import Controls
 from houston_daemon.recorder.disk_room import DiskRoom
+from houston_daemon.recorder.doors import Doors
 from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
 from houston_daemon.recorder.maintenance import Maintenance
@@ -24,7 +25,7 @@ from houston_daemon.recorder.protocol import Tell
 from houston_daemon.recorder.receiving import BATCH, Receiving
 from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.search_process import SearchProcess
-from houston_daemon.recorder.sockets import Live, bind
+from houston_daemon.recorder.sockets import Live
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.wakes import Wakes
@@ -67,6 +68,14 @@ class Loop:
         self._receiving = Receiving(
             store.home, self._context, identities, self._intake, self._unstorable, self.wakes
         )
+        self._doors = Doors(
+            store.home,
+            {
+                "ingest": self._receiving.ingest.socket,
+                "control": self._receiving.control.socket,
+                "live": self._live.socket,
+            },
+        )
         self._batch = Batch(store, self._receiving.until)
         self.works: list[Work] = []
         """What is in hand; not empty after a failure."""
@@ -75,12 +84,7 @@ class Loop:
 
     def open(self, group: str) -> None:
         """Bind the sockets; raises HoustonError."""
-        named = {
-            "ingest": self._receiving.ingest.socket,
-            "control": self._receiving.control.socket,
-        }
-        for name, socket in {**named, "live": self._live.socket}.items():
-            bind(socket, self._store.home, name, group)
+        self._doors.open(group)
 
     def run(self) -> None:
         """Turn until stopped. Raises what must end the recorder."""
@@ -110,8 +114,7 @@ class Loop:
             self._maintenance.close()
         point("recorder.close.after")
         self._store.connection.close()
-        for name in ("ingest", "control", "live"):
-            (self._store.home.run / f"{name}.sock").unlink(missing_ok=True)
+        self._doors.close()
         self._context.destroy(linger=500 if clean else 0)
 
     def _turn(self) -> bool:
@@ -135,6 +138,7 @@ class Loop:
         self._live.count()
         self._room.look()
         self._maintenance.run()
+        self._doors.look(time.monotonic())
         self._search.tend()
         return bool(works)
 
