@@ -126,10 +126,12 @@ class StoreFork(FromWorker, frozen=True, kw_only=True):
 
 
 class Moved(FromWorker, frozen=True, kw_only=True):
-    """The rollout ends, or waits for its engine."""
+    """The rollout ends, or waits for its engine or for a person's word on its host."""
 
     state: RolloutState
     reason: str = ""
+    by: Literal["engine", "host"] = "engine"
+    """Who owns a pause: `engine` ends by itself, `host` by a person."""
 
 
 class Heartbeat(FromWorker, frozen=True, kw_only=True):
@@ -190,6 +192,8 @@ class Welcome(Wire, frozen=True, kw_only=True):
     last_score: float | None
     epoch: int
     control: Control
+    home: str = ""
+    """The daemon's home: no other may drive the rollout's folder on a host."""
 
 
 class Steps(Wire, frozen=True, kw_only=True):

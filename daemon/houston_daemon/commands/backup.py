@@ -33,9 +33,14 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             _say(one, arguments.json, f"{one.name}  event {one.seq}  {one.bytes / 1e6:.1f} MB")
         return int(ExitCode.DONE)
     if arguments.restore:
-        one = backup.restore(arguments.restore.absolute(), loaded.home)
+        one, paused = backup.restore(arguments.restore.absolute(), loaded.home)
         said = f"{loaded.home.path} is as it was at {one.at}, to event {one.seq}."
         _say(one, arguments.json, f"{said} next: houston daemon start")
+        if paused:
+            out.note(
+                f"{', '.join(paused)}: paused by restore, because {one.home} may still run them;"
+                " cancel them there first. next: houston rollout resume R"
+            )
         return int(ExitCode.DONE)
     parent = arguments.to.absolute() if arguments.to else loaded.home.backups
     made = backup.make(loaded.home, parent)

@@ -16,14 +16,16 @@ def make_environment(
     *,
     waiting_for_slot: WaitingForSlot | None = None,
     observation_characters: int | None = None,
+    owner: str = "",
 ) -> Environment:
     """The environment of one rollout; nothing is touched before its `open`.
 
     observation_characters: most characters of one result; by default three for each token of the
     task's `observation_tokens` (30,000). A loop whose model has a small window gives fewer.
+    owner: the home whose rollout it is.
     Raises ConfigurationError when the task names tools that the environment does not have.
     """
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
     if task.environment == "null":
         return NullEnvironment(task)
-    return build(spec, task, max(600, characters), waiting_for_slot)
+    return build(spec, task, max(600, characters), waiting_for_slot, owner)

@@ -82,7 +82,7 @@ class Environment(Protocol):
         """Make the world, or find it again after a restart.
 
         begun: the rollout has steps in this world already. Raises HoustonError when the world is
-        gone or cannot be made.
+        gone or cannot be made; `hosts.errors.HeldElsewhere` while another home drives it.
         """
         ...
 

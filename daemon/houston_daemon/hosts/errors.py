@@ -1,6 +1,24 @@
-"""What can go wrong with a terminal, as errors a person or an environment can act on."""
+"""What can go wrong with a terminal or a folder, as errors a person or an environment can act on."""
+
+from pathlib import Path
 
 from houston_shared.errors import ExitCode, HoustonError
+
+
+class HeldElsewhere(HoustonError):
+    """Another home drives the rollout's folder, or another worker of this one."""
+
+    def __init__(self, note: Path, home: str, running: bool) -> None:
+        rollout = note.parent.name
+        who = f"the home {home}" if home else "another process"
+        does = "is at work" if running else "has a rollout of that name"
+        super().__init__(
+            f"The workspace of {rollout} is another's: {who} {does}.",
+            "Nothing was done in it: two daemons would act in one workspace.",
+            f"Cancel {rollout} there, or take it from there for good by removing {note};"
+            f" then: houston rollout resume {rollout}",
+            ExitCode.BUSY,
+        )
 
 
 class TerminalMissing(HoustonError):

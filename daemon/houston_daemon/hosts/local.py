@@ -25,6 +25,7 @@ from houston_daemon.hosts import (
     network,
     processes,
     spawn,
+    tenancy,
     terminal_start,
     terminal_state,
     workspace_copy,
@@ -37,6 +38,7 @@ from houston_daemon.hosts.probe import probe
 from houston_daemon.hosts.protocol import Finished, TerminalStatus
 from houston_daemon.hosts.sandbox import COMMANDS, Sandbox
 from houston_daemon.hosts.snapshots import ShadowRepository
+from houston_daemon.hosts.tenancy import Tenancy
 from houston_daemon.hosts.terminal_log import TerminalLog
 from houston_daemon.hosts.terminals import LocalTerminal
 from houston_daemon.hosts.tmux import MARK, Tmux, socket_for
@@ -63,9 +65,12 @@ class LocalHost:
         gpus: bool = False,
         environment: Mapping[str, str] | None = None,
         limits: Limits = _UNLIMITED,
+        owner: str = "",
     ) -> None:
+        """owner: the home whose rollout it is; see `tenancy`."""
         self.name = "local"
         self.folder = root.absolute() / "rollouts" / rollout
+        self._tenancy = Tenancy(self.folder, owner)
         self.workspace = self.folder / "workspace"
         self.sandbox = Sandbox(
             kind=sandbox,
@@ -100,10 +105,11 @@ class LocalHost:
 
         begun: the rollout has steps already, so there must be a workspace.
         Raises HoustonError when the sandbox does not work here, `source` cannot be copied, or the
-        workspace was made once and is gone.
+        workspace was made once and is gone; HeldElsewhere when another home drives it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
+        await asyncio.to_thread(self._tenancy.take)
         await asyncio.to_thread(workspace_copy.make, source, self.workspace, self._note, begun)
         for path in (self.sandbox.home, self.sandbox.temporary, self.folder / "terminals"):
             path.mkdir(parents=True, exist_ok=True)
@@ -199,9 +205,15 @@ class LocalHost:
         await self._let_go()
         self._terminals.clear()
         await self._snapshots.close()
+        self._tenancy.release()
 
     async def destroy_terminals(self) -> None:
-        """End every terminal of the rollout, and its tmux server."""
+        """End every terminal of the rollout, and its tmux server; another home may have it next.
+
+        Does nothing while another home drives the rollout.
+        """
+        if self._tenancy.refused:
+            return
         folder = self.folder / "terminals"
         await self._let_go()
         groups = cgroups.find(self._groups_note)
@@ -220,6 +232,7 @@ class LocalHost:
         if groups is not None:
             await asyncio.to_thread(groups.end)
         self._groups_note.with_suffix(".network").unlink(missing_ok=True)
+        await asyncio.to_thread(tenancy.clear, self.folder)
 
     async def _hold(self) -> Enclosure:
         """Have the limits at work; what every process is started through."""

@@ -214,7 +214,7 @@ def _moved(store: Store, row: Rollout, message: Moved) -> Stored:
         raise Refusal(
             "INVALID", f"A worker cannot move {row.id} from {row.state} to {message.state}."
         )
-    by = states.ENGINE if waits or goes_on else "worker"
+    by = message.by if waits else states.ENGINE if goes_on else "worker"
     if message.state == "cancelled" and row.cancelling:
         by = row.cancelling
     reason = message.reason or (row.reason if message.state == "cancelled" else "")

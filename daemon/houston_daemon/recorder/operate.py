@@ -18,10 +18,11 @@ from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.errors import ExitCode
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec, TaskRecord
-from houston_shared.secret_values import redact, redact_all
+from houston_shared.redaction import SHORTEST
+from houston_shared.secret_values import redact, redact_all, unknown
 from houston_shared.store.blobs import read
 from houston_shared.store.bodies import CancelAsked, StopAskedBy, StoredSpec
-from houston_shared.task import parse_task
+from houston_shared.task import Task, parse_task
 from houston_shared.wire import Done, StartRollouts, Steer, StopDaemon
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
@@ -52,6 +53,8 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
         raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
     if spec.parent:
         rollout(store, spec.parent)
+    else:
+        _refuse_unknown(task)
     spec = without_secrets(spec)
     _remember_task(store, spec.task)
     id = _free_id(store, task.name)
@@ -65,6 +68,16 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
     )
     store.journal.append(Key(id), "spec", blobs.stored(store.home, body))
     return id
+
+
+def _refuse_unknown(task: Task) -> None:
+    """A key that is not here would reach the agent's programs as its placeholder."""
+    if names := unknown(task.environment_variables.values()):
+        raise denial(
+            f"`environment_variables` names [secret:{names[0]}], and the daemon's environment has "
+            f"no secret {names[0]} of at least {SHORTEST} characters.",
+            f"Start the daemon with {names[0]} set; [secrets] says which variables are secrets.",
+        )
 
 
 def without_secrets(spec: RolloutSpec) -> RolloutSpec:
@@ -131,7 +144,7 @@ def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
 def _resume(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if row.state != "paused":
         return store.journal.seq
-    if not row.paused_by.startswith("person:") and row.paused_by != states.REPAIR:
+    if not row.paused_by.startswith("person:") and row.paused_by not in states.FOR_PEOPLE:
         raise denial(
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
             "houston daemon status",

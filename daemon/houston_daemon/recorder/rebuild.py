@@ -53,6 +53,7 @@ def welcome(store: Store, row: Rollout) -> Welcome:
         last_score=last,
         epoch=int(epoch[0]),
         control=control,
+        home=str(store.home.path.resolve()),
     )
 
 

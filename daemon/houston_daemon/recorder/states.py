@@ -18,6 +18,12 @@ ENGINE = "engine"
 """Owner of a pause because an engine is down."""
 REPAIR = "repair"
 """Owner of a pause because what is stored of the rollout is, or was, damaged."""
+HOST = "host"
+"""Owner of a pause because another home drives the rollout's folder."""
+RESTORE = "restore"
+"""Owner of a pause because the home was made out of a backup: the one before may still run."""
+FOR_PEOPLE = frozenset({REPAIR, HOST, RESTORE})
+"""Owners whose pauses a person ends."""
 REASON_LIMIT = 2_000
 """Characters of a reason that are stored: an engine may answer with a whole page."""
 

@@ -13,6 +13,7 @@ from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment
+from houston_daemon.hosts.errors import HeldElsewhere
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor
 from houston_daemon.rollout.budgets import Budgets, Scores
@@ -89,16 +90,30 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
         tries += 1
 
 
+async def opened(environment: Environment, line: Line, begun: bool) -> None:
+    """Open the rollout's world; while another home drives it, pause until a person resumes.
+
+    begun: the rollout has steps in it already. Raises Leaving, and HoustonError as `open` does.
+    """
+    while True:
+        try:
+            return await environment.open(begun=begun)
+        except HeldElsewhere as held:
+            await line.store(wire.Moved, state="paused", by="host", reason=str(held))
+        await line.safe_point()
+
+
 def environment_of(
-    spec: RolloutSpec, task: Task, window: int | None, clock: ActiveClock
+    welcome: wire.Welcome, task: Task, window: int | None, clock: ActiveClock
 ) -> Environment:
     """The rollout's environment; nothing is touched before its `open`."""
     tokens = fitting.limits(task.budget, window).observation
     return make_environment(
-        spec,
+        welcome.spec,
         task,
         waiting_for_slot=clock.hold,
         observation_characters=tokens * CHARACTERS_PER_TOKEN,
+        owner=welcome.home,
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from houston_daemon.engines.protocol import Engine
 from houston_daemon.environments.protocol import Environment
-from houston_daemon.rollout.begin import begin, environment_of, ready_engine
+from houston_daemon.rollout.begin import begin, environment_of, opened, ready_engine
 from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import Leaving
@@ -133,10 +133,10 @@ class Life:
         await line.safe_point()
         task = parse_task(welcome.spec.task)
         self._engine, settings = await ready_engine(welcome.spec, self._url, line)
-        self._environment = environment_of(welcome.spec, task, self._engine.window, line.clock)
+        self._environment = environment_of(welcome, task, self._engine.window, line.clock)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
-        await self._environment.open(begun=welcome.head is not None)
+        await opened(self._environment, line, begun=welcome.head is not None)
         point("worker.open.after")
         rollout = await begin(line, welcome, self._engine, settings, self._environment)
         reason = rollout.was_over() or await rollout.run()

@@ -15,6 +15,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
+from houston_daemon.hosts import tenancy
 from houston_daemon.hosts.holding import note_of
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
@@ -46,7 +47,8 @@ class Leftovers:
         if self._process is not None or not ready:
             return
         self._waiting -= ready
-        found = sorted(r for r in ready if has_left(self._root, r))
+        home = str(self._database.parent.resolve())
+        found = sorted(r for r in ready if has_left(self._root, r, home))
         if found:
             LOGGER.info("ending terminals of %s", ", ".join(found))
             self._start(found)
@@ -69,8 +71,14 @@ class Leftovers:
         self._inbox.watch(os.pidfd_open(self._process.pid), LeftoversEnded())
 
 
-def has_left(root: Path, rollout: str) -> bool:
-    """Whether a rollout that ended may still have something on the host under `root`."""
+def has_left(root: Path, rollout: str, home: str = "") -> bool:
+    """Whether a rollout that ended may still have something on the host under `root`.
+
+    home: whose rollout it is; what another home drives now is left alone.
+    """
+    holder = tenancy.noted(root / "rollouts" / rollout)
+    if holder:
+        return holder == home or not home
     return note_of(root, rollout).exists() or _serves(root / "rollouts" / rollout / "terminals")
 
 

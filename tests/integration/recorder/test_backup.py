@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,10 +56,62 @@ def test_made_under_load_restored_elsewhere_and_gone_on_with(
     try:
         other.start()
         for name in (one, two):
+            assert other.show(name)["paused_by"] == "restore", "a person decides"
+            other.run("rollout", "resume", name)
             other.until(lambda n=name: other.show(n)["steps"] > then[n], why=f"{name} goes on")
     finally:
         other.clear()
     assert other.run("verify").stdout.startswith("Sound")
+
+
+def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Path) -> None:
+    """A restored home waits; also when it is told to go on while the first still has the rollout."""
+    engine = station.script([{**STEP, "delay": 0.05}] * 600)
+    station.start()
+    (rollout,) = station.rollout(station.task(sandbox="none"), engine)
+    station.until(lambda: station.show(rollout)["steps"] >= 2)
+    (made,) = station.json("backup")
+    other = real.Station(tmp_path / "other")
+    other.folder.mkdir()
+    other.host_root = station.host_root
+    other.environment["HOUSTON__HOSTS__ROOT"] = str(station.host_root)
+    folder = station.home / "backups" / made["name"]
+    said = other.run("backup", "--restore", str(folder)).stderr
+    assert f"{rollout}: paused by restore" in said
+    assert str(station.home) in said
+    try:
+        other.start()
+        other.run("rollout", "resume", rollout)
+        held = other.until(lambda: _paused_by(other, rollout, "host"), 20, "it is held")
+        assert f"the home {station.home} is at work" in held["reason"]
+        before = held["steps"]
+        terminal = station.host_root / "rollouts" / rollout
+        station.until(lambda n=station.show(rollout)["steps"]: station.show(rollout)["steps"] > n)
+        assert (terminal / "holder").read_text() == str(station.home)
+        station.stop()
+        other.run("rollout", "resume", rollout)
+        held = other.until(lambda: _paused_by(other, rollout, "host"), 20, "it is the first's")
+        assert "has a rollout of that name" in other.until(
+            lambda: (one := _paused_by(other, rollout, "host")) and one["reason"], 20
+        )
+        assert other.show(rollout)["steps"] == before
+        (terminal / "holder").unlink()
+        other.run("rollout", "resume", rollout)
+        other.until(lambda: other.show(rollout)["steps"] > before, why="a person decided")
+        station.start()
+        held = station.until(lambda: _paused_by(station, rollout, "host"), 20, "now the first")
+        assert str(other.home) in held["reason"]
+        station.run("rollout", "cancel", rollout)
+        steps = other.show(rollout)["steps"]
+        other.until(lambda: other.show(rollout)["steps"] > steps, why="nobody ended its terminals")
+    finally:
+        other.clear()
+    assert other.run("verify").stdout.startswith("Sound")
+
+
+def _paused_by(station: real.Station, rollout: str, owner: str) -> dict[str, Any] | None:
+    row = station.show(rollout)
+    return row if row["state"] == "paused" and row["paused_by"] == owner else None
 
 
 def test_a_copy_holds_what_it_names_and_nothing_else(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_an_archive_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert 0 < verify(home).erased <= 8, "some are gone"
     assert "was archived" not in houston(home, "steps", rollout), "and it is no archive yet"
     assert str(path) in houston(home, *words)
-    assert [one for one in home.archives.iterdir()] == [path], "the file was whole before"
+    assert list(home.archives.iterdir()) == [path], "the file was whole before"
     assert traces(home) == []
     assert f"texts are in {path}" in houston(home, "steps", rollout)
     assert verify(home).findings == ()

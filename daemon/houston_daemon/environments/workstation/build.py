@@ -20,11 +20,18 @@ from houston_shared.task import Task
 
 
 def build(
-    spec: RolloutSpec, task: Task, characters: int, waiting_for_slot: WaitingForSlot | None
+    spec: RolloutSpec,
+    task: Task,
+    characters: int,
+    waiting_for_slot: WaitingForSlot | None,
+    owner: str = "",
 ) -> Workstation:
-    """A workstation on this machine; nothing is touched before `open`."""
+    """A workstation on this machine; nothing is touched before `open`.
+
+    owner: the home whose rollout it is; no other may drive it meanwhile.
+    """
     root, folder = Path(spec.host_root), Path(spec.task.folder)
-    host = local_host(spec, task)
+    host = local_host(spec, task, owner)
     state = StateFile(root / "rollouts" / spec.rollout / "workstation.json")
     sessions = Sessions(host, lambda: state.now)
     budget = task.budget
@@ -48,7 +55,7 @@ def build(
     )
 
 
-def local_host(spec: RolloutSpec, task: Task) -> LocalHost:
+def local_host(spec: RolloutSpec, task: Task, owner: str = "") -> LocalHost:
     """This machine as the task maps it."""
     mapped = task.mapped
     return LocalHost(
@@ -63,4 +70,5 @@ def local_host(spec: RolloutSpec, task: Task) -> LocalHost:
         # A task gives a key by its name: stored is the name, the agent's programs get the value.
         environment={key: restored(value) for key, value in task.environment_variables.items()},
         limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
+        owner=owner,
     )

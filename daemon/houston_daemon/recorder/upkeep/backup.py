@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.recorder import damage, head_file
-from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.upkeep import copying, restored
 from houston_daemon.recorder.verify import verify
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
@@ -99,8 +99,12 @@ def prune(home: Home, keep: int) -> list[str]:
     return old
 
 
-def restore(folder: Path, home: Home) -> Manifest:
-    """Make a home out of a backup; raises HoustonError, also where there is a home already."""
+def restore(folder: Path, home: Home) -> tuple[Manifest, list[str]]:
+    """Make a home out of a backup; its rollouts that had not ended are paused, and named.
+
+    The home that the backup was made of may still run them. Raises HoustonError, also where there
+    is a home already.
+    """
     manifest = read(folder)
     if home.path.exists() and any(
         entry.name not in ("houston.toml", "logs") for entry in home.path.iterdir()
@@ -126,7 +130,7 @@ def restore(folder: Path, home: Home) -> Manifest:
         copying.file(path, blobs.place(home, path.stem))
     home.path.chmod(0o700)
     copying.sync_tree(home.path)
-    return manifest
+    return manifest, restored.pause(home, manifest.home, manifest.at)
 
 
 def _there(home: Home) -> None:

@@ -125,23 +125,27 @@ def _bodies(home: Home) -> Iterator[tuple[int, str, str, bytes]]:
             return
 
 
-def erase(home: Home, parts: Iterable[Part], **fields: str) -> bool:
+def erase(
+    home: Home, parts: Iterable[Part], text: str = "", reason: str = "", archive: str = ""
+) -> bool:
     """Erase these events; whether their bytes have left the files.
 
-    fields: `text`, `reason`, `archive`, `claimed` of `wire.EraseBodies`. Cut short, an archive can
-    be gone on with: only the last message makes the rollout one. Raises HoustonError.
+    text, reason, archive: of `wire.EraseBodies`. Cut short, an archive can be gone on with: only
+    the last message makes the rollout one. Raises HoustonError.
     """
     words = [
         EraseBodies(
             rollout=part.rollout,
             seqs=tuple(part.seqs[first : first + erasing.LIMIT]),
             ids=part.ids,
-            **fields,
+            text=text,
+            reason=reason,
+            archive=archive,
         )
         for part in parts
         for first in range(0, len(part.seqs), erasing.LIMIT)
     ]
-    if fields.get("archive"):
+    if archive:
         words[:-1] = [msgspec.structs.replace(one, more=True) for one in words[:-1]]
     if holder(home) is not None:
         return _asked(home, words)

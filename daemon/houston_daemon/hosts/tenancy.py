@@ -1,0 +1,92 @@
+"""Whose a rollout's folder is: one home at a time drives what lies in it.
+
+`<root>/rollouts/<rollout>/holder` names the home; while a worker runs, it holds an flock on it. A
+home that was copied or restored has the same rollouts with the same folders: without this, two
+daemons would act in one workspace. A home that is gone holds nothing. Of what homes are inside,
+this module knows only the name of their database.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from houston_daemon.hosts.errors import HeldElsewhere
+
+DATABASE = "houston.db"
+_TRIES = 40
+_PAUSE_SECONDS = 0.05
+"""Between two tries, two seconds in all: a predecessor of the same home may still be ending."""
+
+
+class Tenancy:
+    """One home's right to a rollout's folder, held from `take` until `release` or the process ends.
+
+    home: the daemon's home; empty where nobody asks whose the folder is (tests, tools).
+    """
+
+    def __init__(self, folder: Path, home: str) -> None:
+        self._note = note_of(folder)
+        self._home = home
+        self._fd = -1
+
+    @property
+    def refused(self) -> bool:
+        """Whether the folder may be another's: nothing in it may be ended or removed."""
+        return bool(self._home) and self._fd < 0
+
+    def take(self) -> None:
+        """Hold the folder, which exists; raises HeldElsewhere while another home has it."""
+        if not self._home or self._fd >= 0:
+            return
+        fd = os.open(self._note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            free = _locked(fd)
+            noted = os.pread(fd, 4096, 0).decode(errors="replace")
+            mine = noted == self._home
+            if not free or (noted and not mine and Path(noted, DATABASE).exists()):
+                raise HeldElsewhere(self._note, noted, running=not free)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, self._home.encode(), 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def release(self, ended: bool = False) -> None:
+        """Let go; with `ended`, also take the name out. Idempotent."""
+        if self._fd >= 0:
+            if ended:
+                os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def note_of(folder: Path) -> Path:
+    """The note in a rollout's folder."""
+    return folder / "holder"
+
+
+def noted(folder: Path) -> str:
+    """The home that a rollout's folder names; empty for none."""
+    try:
+        return note_of(folder).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def clear(folder: Path) -> None:
+    """Take the name out of the folder of a rollout that has ended."""
+    if noted(folder):
+        os.truncate(note_of(folder), 0)
+
+
+def _locked(fd: int) -> bool:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return True
+    return False
