@@ -131,6 +131,11 @@ def _needles(values: Mapping[str, str]) -> Iterator[_Needle]:
                 yield _Needle(name, form, form[:part], form[-part:])
 
 
+def placeholders(text: str) -> list[str]:
+    """Names that stand in `text` as `[secret:NAME]`."""
+    return _PLACEHOLDER.findall(text)
+
+
 def _find(text: str, needle: _Needle) -> Iterator[_Span]:
     """Where the value stands, whole or as much of its beginning or end as is there."""
     whole, size = needle.whole, len(needle.first)

@@ -6,7 +6,7 @@ and tells its children by `HOUSTON_SECRETS`; a process that was told nothing goe
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from houston_shared.config import Configuration, Secrets
-from houston_shared.redaction import Redactor
+from houston_shared.redaction import SHORTEST, Redactor, placeholders
 
 VARIABLE = "HOUSTON_SECRETS"
 
@@ -30,17 +30,22 @@ class _Told(msgspec.Struct, frozen=True):
 
 def install(config: Configuration) -> None:
     """Go by `config` from now on, in this process and in those that it starts."""
-    keys = tuple(e.api_key_env for e in config.engines.values() if e.api_key_env)
-    names = tuple(dict.fromkeys((*config.secrets.names, *keys)))
-    rules = msgspec.structs.replace(config.secrets, names=names)
+    found = rules(config)
     given = {
         name: value
         for engine in config.engines.values()
         for name, value in engine.environment.items()
-        if _secret(name, value, rules)
+        if _secret(name, value, found)
     }
-    os.environ[VARIABLE] = msgspec.json.encode(_Told(rules, given)).decode()
+    os.environ[VARIABLE] = msgspec.json.encode(_Told(found, given)).decode()
     redactor.cache_clear()
+
+
+def rules(config: Configuration) -> Secrets:
+    """The configuration's rules, with the variables that its engines take their keys from."""
+    keys = tuple(e.api_key_env for e in config.engines.values() if e.api_key_env)
+    names = tuple(dict.fromkeys((*config.secrets.names, *keys)))
+    return msgspec.structs.replace(config.secrets, names=names)
 
 
 @lru_cache(maxsize=1)
@@ -73,6 +78,18 @@ def redact_all(value: Any) -> Any:
 def restored(text: str) -> str:
     """`text` with `[secret:NAME]` as the value again: only for an environment that a task gives."""
     return redactor().restored(text)
+
+
+def unknown(texts: Iterable[str]) -> list[str]:
+    """Names that `texts` give as `[secret:NAME]` and that stand for no value here."""
+    found = (name for text in texts for name in placeholders(text))
+    return [name for name in dict.fromkeys(found) if name not in redactor().names]
+
+
+def too_short(environment: Mapping[str, str], rules: Secrets) -> list[str]:
+    """Names of variables that hold secrets of too few characters to be taken out of text."""
+    found = values(environment, rules)
+    return sorted(name for name, value in found.items() if len(value) < SHORTEST)
 
 
 def _secret(name: str, value: str, rules: Secrets) -> bool:

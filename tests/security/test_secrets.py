@@ -15,7 +15,7 @@ import pytest
 from houston_shared.config import Secrets
 from houston_shared.home import Home
 from houston_shared.redaction import SHORTEST, Redactor
-from houston_shared.secret_values import values
+from houston_shared.secret_values import too_short, values
 from houston_shared.store.blobs import read
 from tests.support.station import Station
 
@@ -258,6 +258,22 @@ def test_a_task_gives_a_key_that_nobody_sees(station: Station) -> None:
     (step, *_) = station.steps(rollout)
     assert f"0 {len(key)} [secret:S1_TOKEN]" in step["observation"]
     assert stored(station) == []
+
+
+def test_a_key_that_the_daemon_does_not_have_is_no_key(station: Station) -> None:
+    """Its placeholder must not reach the agent's programs as if it were the key."""
+    task = station.task("keyless", sampling='[environment_variables]\nA = "[secret:NO_SUCH_KEY]"')
+    assert "NO_SUCH_KEY" in station.run("task", "validate", str(task)).stderr
+    engine = station.script([{"thought": "look", "calls": []}])
+    refused = station.run("rollout", "start", str(task), "--engine", engine, code=1)
+    assert "no secret NO_SUCH_KEY" in refused.stderr
+    assert "keyless" not in station.run("rollout", "list").stdout
+
+
+def test_doctor_counts_what_is_redacted_and_names_what_is_too_short() -> None:
+    environment = {"A_KEY": "long enough", "B_KEY": "2short", "PATH": "/usr/bin"}
+    assert too_short(environment, Secrets()) == ["B_KEY"]
+    assert too_short(environment, Secrets(ignore=("B_KEY",))) == []
 
 
 def test_files_of_the_home_are_its_owner_s_alone(station: Station) -> None:

@@ -10,6 +10,7 @@ from houston_daemon.service.task_checks import check_names
 from houston_shared import out
 from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.secret_values import install, unknown
 from houston_shared.task import LoadedTask, load_task
 
 _SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
@@ -34,6 +35,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.line(f"{task.file}: {task.task.name} can be started")
         for key, value in found.items():
             out.line(f"  {key:<12} {value}")
+    install(loaded.config)
+    for name in unknown(task.task.environment_variables.values()):
+        out.note(
+            f"warning: [secret:{name}] stands for nothing in this shell; `houston rollout start` "
+            "is refused unless the daemon was started with it."
+        )
     return int(ExitCode.DONE)
 
 

@@ -165,6 +165,7 @@ ALL: tuple[Check, ...] = (
     machine_checks.sockets,
     machine_checks.descriptors,
     machine_checks.clock,
+    machine_checks.redacted,
     programs,
     sandbox,
     limits,

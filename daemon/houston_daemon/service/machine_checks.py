@@ -12,6 +12,8 @@ from pathlib import Path
 from houston_daemon.service.filesystem import NETWORK, kind, options
 from houston_daemon.service.finding import Finding, ok
 from houston_shared.config import Loaded
+from houston_shared.redaction import SHORTEST
+from houston_shared.secret_values import install, redactor, rules, too_short
 
 FREE_MB = 2_000
 """Less free space than this is a warning: a long rollout with terminals fills it."""
@@ -96,6 +98,17 @@ def sockets(loaded: Loaded) -> Iterator[Finding]:
         yield Finding("sockets", "fail", "no folder with a short enough path", step)
     else:
         yield ok("sockets", f"{run} (the home's path is too long for them)")
+
+
+def redacted(loaded: Loaded) -> Iterator[Finding]:
+    """Secrets of this shell's environment, and those that are too short to be taken out of text."""
+    install(loaded.config)
+    said = f"{len(redactor().names)} variables of this environment are redacted"
+    if short := too_short(os.environ, rules(loaded.config)):
+        step = f"Use values of at least {SHORTEST} characters, or name them in `secrets.ignore`."
+        yield Finding("secrets", "warn", f"{said}; too short for it: {', '.join(short)}", step)
+    else:
+        yield ok("secrets", said)
 
 
 def temporary(_: Loaded) -> Iterator[Finding]:
