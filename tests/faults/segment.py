@@ -224,8 +224,12 @@ class Segment:
         return self.ground.own(word)
 
     def _end_one(self, word: str, number: signal.Signals = signal.SIGKILL) -> None:
-        pids = self.ground.until(lambda: self._processes(word), 10, f"a process of {word}")
-        os.kill(pids[0], number)
+        # The daemon may have come to the point by itself and died: nobody is left to end then.
+        self.ground.until(
+            lambda: self._processes(word) or not self.ground.lives, 10, f"a process of {word}"
+        )
+        for pid in self._processes(word)[:1]:
+            os.kill(pid, number)
 
     def _pause_and_resume(self) -> None:
         (rollout,) = self.ground.rollouts(self._tasks["null"])

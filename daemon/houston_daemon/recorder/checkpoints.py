@@ -46,7 +46,9 @@ class Checkpoints:
         self._copied_seq = store.journal.seq
         self._copied_bytes = store.journal.bytes
         self._last_seen = (store.journal.seq, time.monotonic())
-        self._retry_at = 0.0
+        # What a killed daemon left is copied in the first turn: daemons that are killed again and
+        # again, each before its own first copy, would otherwise make the WAL grow without end.
+        self._retry_at = time.monotonic()
         self._waiting_since: float | None = None
         """Since when workers wait; None while they do not."""
         self._asked: set[int] = set()

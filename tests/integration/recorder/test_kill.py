@@ -5,12 +5,7 @@ sends what was not acked again, as a worker does. At the end the database is hel
 clients saw.
 """
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,40 +17,11 @@ import pytest
 from houston_daemon.recorder.verify import verify
 from houston_shared import records, wire
 from houston_shared.home import Home
+from tests.support.killed_recorder import Killed
 from tests.support.recorder_client import Person, Worker, call, result, sample
 
-ROOT = Path(__file__).parents[3]
 KILLS = 36
 ROLLOUTS = 4
-
-
-class Killed:
-    """The recorder's process and its lives."""
-
-    def __init__(self, home: Home) -> None:
-        self.home = home
-        self.begin()
-
-    def begin(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests/support/recorder_process.py"), str(self.home.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout
-        self.leases: dict[str, int] = json.loads(self.process.stdout.readline())
-
-    def lease(self, rollout: str) -> int:
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(rollout + "\n")
-        self.process.stdin.flush()
-        return int(json.loads(self.process.stdout.readline()))
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 def steps(rollout: str) -> Iterator[tuple[Any, dict[str, Any]]]:
