@@ -130,6 +130,26 @@ async def test_the_other_rollouts_are_not_touched(host: LocalHost, tmp_path: Pat
     await other.close()
 
 
+async def test_the_next_command_does_not_pay_for_what_was_left_behind(host: LocalHost) -> None:
+    terminal = await host.terminal("main", create=True)
+    await terminal.run("for i in {1..140}; do sleep 1000 & done 2>/dev/null")
+    assert not (await terminal.wait(20, asyncio.Event())).busy
+    # It wants more than there is, again and again, and lives with being refused.
+    program = (
+        "import os, time\nfor i in range(60):\n"
+        "    try: os.fork() or (time.sleep(4), os._exit(0))\n"
+        "    except BlockingIOError: time.sleep(0.1)\n"
+        "time.sleep(3); print('here', 'still')"
+    )
+    start = await terminal.run(f'python3 -c "{program}"')
+    status = await terminal.wait(20, asyncio.Event())
+    (said,) = [hit.words for hit in await host.limits_met()]
+    assert said.startswith("resource limit: processes. ")
+    assert said.endswith("; what was left behind was ended.")
+    assert "here still" in await terminal.lines(start)
+    assert (status.alive, status.exit_code) == (True, 0)
+
+
 async def test_groups_are_found_again_and_told_once(tmp_path: Path) -> None:
     """A worker was killed: the next one finds the same groups, and tells no refusal twice."""
     if HERE == "watchdog":

@@ -35,6 +35,11 @@ _SPARE = 1 << 30
 _STUBBORN = 5
 """After so many seconds over a limit in a row the sandbox's first process is ended too."""
 _MOST_HITS = 20
+_ENDED: dict[Kind, str] = {
+    "processes": "what the session with most of them ran",
+    "memory": "what the largest session ran",
+    "workspace": "what was writing",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Guard:
             noted.told_processes, noted.told_memory = now.processes, now.memory
             self.groups.save()
         if now.processes > told.processes:
-            self._tell("processes", _too_many(now.processes - told.processes, self._limits))
+            self._tell("processes", f"{self._refused_words()}.", again=False)
         if now.memory > told.memory:
             count, most = now.memory - told.memory, size(self._limits.memory)
             ended = "1 process was" if count == 1 else f"{count} processes were"
@@ -125,7 +130,7 @@ class Guard:
         else:
             over = sum(used.tasks for used in found.values()) > most
         if over:
-            said = f"There were more than {most:,}; those of the session that had most were ended."
+            said = self._refused_words() if self.groups.doors else f"There were more than {most:,}"
             self._end_most(found, lambda _, used: used.tasks, "processes", said)
         return over
 
@@ -136,7 +141,7 @@ class Guard:
         everyone = [pid for used in found.values() for pid in used.pids]
         if usage.proportional(everyone) <= most:
             return False
-        said = f"More than {size(most)} were used; what the largest session ran was ended."
+        said = f"More than {size(most)} were used"
         self._end_most(found, lambda _, used: used.memory, "memory", said)
         return True
 
@@ -159,9 +164,9 @@ class Guard:
         if within and not nearly_full:
             self._over.pop("workspace", None)
             return
-        said = f"It holds {size(self._held)} of {size(most)}; what was writing was ended."
+        said = f"It holds {size(self._held)} of {size(most)}"
         if nearly_full:
-            said = f"The machine has only {size(room.bytes)} left; what was writing was ended."
+            said = f"The machine has only {size(room.bytes)} left"
         self._tolerated = max(self._held, most)
         self._end_most(found, lambda space, _: grown.get(space, 0), "workspace", said)
 
@@ -189,31 +194,56 @@ class Guard:
         inner = {space: used for space, used in found.items() if space != outer} or found
         heaviest = max(inner, key=lambda space: weight(space, inner[space]), default="")
         chosen = {heaviest} if heaviest and weight(heaviest, inner[heaviest]) else set(inner)
+        shells = [] if self._over[kind] >= _STUBBORN else self._shells()
+        innocent = self._in_front(shells, chosen) if kind == "processes" else frozenset()
+        said = f"{said}; {'what was left behind' if innocent else _ENDED[kind]} was ended."
         self._tell(kind, said)
         log.warning("resource limit: %s; %s", kind, said)
-        shells = [] if self._over[kind] >= _STUBBORN else self._shells()
+        # What is in front goes on meanwhile, and may start what it needs.
+        held = bool(self.groups.doors) and not innocent
         members = {pid for space in chosen for pid in inner[space].pids}
-        if self.groups.doors:
+        if held:
             self.groups.freeze_number(None)
         try:
             for one in shells:
-                if one.running and one.spared & members:  # or it would go on to its next line
+                # Or it would go on to its next line.
+                if one.running and one.spared & members and not innocent:
                     processes.send([one.shell], signal.SIGINT)
-            spared = frozenset[int]().union(*(one.spared for one in shells))
-            ended = usage.end(lambda: self._in(chosen) - spared, held=bool(self.groups.doors))
+            spared = innocent.union(*(one.spared for one in shells))
+            ended = usage.end(lambda: self._in(chosen) - spared, held)
         finally:
-            if self.groups.doors:
+            if held:
                 with contextlib.suppress(FileNotFoundError):  # the rollout has ended meanwhile
                     self.groups.freeze_number(self._limits)
         log.warning("%d processes were ended", ended)
+
+    def _in_front(self, shells: list[Shell], chosen: set[str]) -> frozenset[int]:
+        """What runs in front of shells, unless it makes up half of what may run.
+
+        A command is not to blame for what the ones before it have left behind.
+        """
+        found = [processes.stat_of(one.shell) for one in shells if one.running]
+        groups = {one.foreground for one in found if one and one.foreground != one.group}
+        everyone = (processes.stat_of(pid) for pid in self._in(chosen))
+        front = frozenset(one.pid for one in everyone if one and one.group in groups)
+        tasks = sum(used.tasks for used in usage.by_sandbox(front).values())
+        return front if tasks * 2 < self._limits.processes else frozenset()
 
     def _in(self, chosen: set[str]) -> set[int]:
         """Living processes of the chosen sandboxes."""
         pids = self.groups.pids() if self.groups.doors else self._members()
         return {pid for pid in pids if usage.space_of(pid) in chosen and not _done(pid)}
 
-    def _tell(self, kind: Kind, said: str) -> None:
+    def _refused_words(self) -> str:
+        return (
+            f"Further ones were refused: {self._limits.processes:,} processes and threads may run"
+        )
+
+    def _tell(self, kind: Kind, said: str, again: bool = True) -> None:
+        """Keep a hit until it is asked for; again: also in place of an older one of its kind."""
         with self._lock:
+            if not again and any(hit.kind == kind for hit in self._hits):
+                return
             self._hits = [hit for hit in self._hits if hit.kind != kind][-_MOST_HITS:]
             self._hits.append(Hit(kind, said))
 
@@ -222,7 +252,3 @@ def _done(pid: int) -> bool:
     """Whether a process has ended, but for its parent's asking."""
     found = processes.stat_of(pid)
     return found is None or found.state in "ZX"
-
-
-def _too_many(refused: int, limits: Limits) -> str:
-    return f"{refused:,} forks were refused: {limits.processes:,} processes and threads may run."
