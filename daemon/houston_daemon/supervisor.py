@@ -152,6 +152,7 @@ class Supervisor:
             **self._workers.troubles(now, self._standings),
             **self._births.troubles(now),
             **self._engines.troubles(now),
+            **self._nightly.troubles(now),
         }
         restarts = {
             "workers": self._workers.restarts,
@@ -168,7 +169,6 @@ class Supervisor:
         """SIGHUP: somebody moved logs away; ours and our children's go on in new files."""
         notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         self._logs.reopen(self._pids)
-        LOGGER.info("the log was opened again")
         notify("READY=1")
 
     @property

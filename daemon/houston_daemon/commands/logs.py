@@ -5,10 +5,12 @@ from pathlib import Path
 
 from houston_daemon.service.engine_places import engine_log
 from houston_daemon.service.log_reading import follow, tail
+from houston_daemon.service.logs import LOOK_SECONDS
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
+from houston_shared.lock import holder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +23,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Print lines; with `-f` until Ctrl-C, over rotations."""
     path = _engine(loaded, arguments.engine) if arguments.engine else _own(loaded)
-    lines, end = tail(path, arguments.lines)
+    try:
+        lines, end = tail(path, arguments.lines)
+    except OSError as problem:
+        raise _closed(path, problem) from None
     for line in lines:
         out.line(line)
     if arguments.follow:
@@ -33,14 +38,39 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 
 def _own(loaded: Loaded) -> Path:
     path = loaded.home.logs / "daemon.log"
-    if not path.exists():
-        raise HoustonError(f"There is no log {path}.", next="houston daemon start")
-    return path
+    if _there(path):
+        return path
+    if holder(loaded.home):
+        raise HoustonError(
+            f"The log {path} was removed while the daemon runs.",
+            f"It begins a new one within {LOOK_SECONDS:g} s.",
+            "houston daemon logs",
+        )
+    raise HoustonError(f"There is no log {path}.", next="houston daemon start")
+
+
+def _there(path: Path) -> bool:
+    """Whether there is such a log; raises HoustonError where this user may not look."""
+    try:
+        return path.exists()
+    except OSError as problem:
+        raise _closed(path, problem) from None
+
+
+def _closed(path: Path, problem: OSError) -> HoustonError:
+    """Logs are the owner's: they quote agents and hold paths, and roles do not reach files."""
+    mine = isinstance(problem, PermissionError)
+    return HoustonError(
+        f"The log {path} cannot be read: {problem.strerror}.",
+        next="Ask the user whose daemon it is; `houston log --audit` shows what people did."
+        if mine
+        else "",
+    )
 
 
 def _engine(loaded: Loaded, name: str) -> Path:
     path = engine_log(loaded.home, name)
-    if not path.exists():
+    if not _there(path):
         there = sorted(file.stem for file in path.parent.glob("*.log"))
         raise HoustonError(
             f"There is no log of an engine {name!r}; there are: {', '.join(there) or 'none'}.",

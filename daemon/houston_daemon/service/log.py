@@ -54,19 +54,43 @@ class LogFile(RotatingFileHandler):
         """Turn over; where that is not possible (a full disk) the file grows on."""
         if self.stream:
             self.stream.close()
+            self.stream = None  # opened by the next line, if not here
         with contextlib.suppress(OSError):
             rotate(Path(self.baseFilename), self.backupCount)
         self.stream = self._open()
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name, after somebody moved the old one away."""
+        """Go on in a new file of the same name, after somebody moved the old one away.
+
+        Raises OSError where there can be none; the old one is written on then.
+        """
         self.acquire()
         try:
-            if self.stream:
-                self.stream.close()
-            self.stream = self._open()
+            _folder(Path(self.baseFilename).parent)
+            old, self.stream = self.stream, self._open()
+            if old:
+                old.close()
         finally:
             self.release()
+
+    @property
+    def moved(self) -> bool:
+        """Whether the file of that name is no longer the one that is written."""
+        if self.stream is None:
+            return True
+        try:
+            there = Path(self.baseFilename).stat()
+        except OSError:
+            return True
+        here = os.fstat(self.stream.fileno())
+        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+
+
+def _folder(path: Path) -> None:
+    """The logs' folder, made again if it is gone, as open as the home that it is in."""
+    if not path.is_dir():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(path.parent.stat().st_mode & 0o2750)
 
 
 def open_log(path: Path, megabytes: float, files: int, foreground: bool) -> LogFile:

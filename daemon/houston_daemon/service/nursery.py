@@ -9,6 +9,7 @@ is forked is always clean.
 Messages on FD (a SOCK_SEQPACKET pair) are JSON: `Birth` comes in, `Born` and `Died` go out.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -144,15 +145,19 @@ def _become(birth: Birth, mother: int, line: socket.socket) -> NoReturn:
 def _write_to(log: Path) -> None:
     """Point stdout and stderr at `log`, and again at each SIGHUP: it may have been moved away."""
 
-    def begin(*_: object) -> None:
+    def begin() -> None:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may be gone, too
         fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.dup2(fd, 1)
         os.dup2(fd, 2)
         os.close(fd)
 
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def again(*_: object) -> None:
+        with contextlib.suppress(OSError):  # a full disk: what was open is written on
+            begin()
+
     begin()
-    signal.signal(signal.SIGHUP, begin)
+    signal.signal(signal.SIGHUP, again)
 
 
 def _name(words: list[str]) -> None:
