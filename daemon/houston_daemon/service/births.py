@@ -1,8 +1,10 @@
 """Workers as the supervisor starts them: asks the nursery, hears of starts and ends.
 
 The nursery is started with the first worker, and again when it was killed; its workers have ended
-with it then, and are reported as lost. One that does not answer is killed. One that keeps ending is
-waited for longer and longer. Everything here belongs to the supervisor's main thread.
+with it then, and are reported as lost. It is asked again and again whether it is there: one that
+is silent (stopped, hung) could neither start a worker nor tell of an end, and is killed. One that
+keeps ending is waited for longer and longer. Everything here belongs to the supervisor's main
+thread.
 """
 
 import os
@@ -18,13 +20,18 @@ import msgspec
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER, last_line
 from houston_daemon.service.logs import NURSERY
-from houston_daemon.service.nursery import MESSAGE_BYTES, Birth, Born, Died
+from houston_daemon.service.nursery import MESSAGE_BYTES, Birth, Born, Died, Ping, Pong
+from houston_daemon.service.silence import starved
 from houston_shared.faults import point
 
 ROOM = "x" * 1024
 """Place for the command line that a worker shows in `ps`."""
-ANSWER_SECONDS = 30.0
-"""A birth takes milliseconds, the first one a second or two."""
+FIRST_SECONDS = 30.0
+"""How long one may be silent until its first word: it imports what workers need, in a second."""
+SILENT_SECONDS = 10.0
+"""How long it may be silent after that: a birth takes milliseconds."""
+LOOK_SECONDS = 6.0
+"""What one look counts of a silence at most: a daemon that was stopped itself heard nobody."""
 STEADY_SECONDS = 60.0
 """A nursery that lived this long ended by accident: the next one starts at once."""
 LONGEST_DELAY_SECONDS = 60.0
@@ -43,8 +50,13 @@ class Lost:
 class Births:
     """The line to the nursery; `Born`, `Died` and `Lost` arrive as events of the inbox."""
 
-    def __init__(self, inbox: Inbox, preload: str, log: Path) -> None:
-        """preload: module that the nursery imports before it forks anything; log: its output."""
+    def __init__(
+        self, inbox: Inbox, preload: str, log: Path, patience: float = SILENT_SECONDS
+    ) -> None:
+        """preload: module that the nursery imports before it forks anything; log: its output.
+
+        patience: seconds that it may be silent.
+        """
         self._inbox = inbox
         self._preload = preload
         self._log = log
@@ -54,8 +66,16 @@ class Births:
         """How many of them in a row did not live for STEADY_SECONDS."""
         self._began = 0.0
         self._not_before = 0.0
-        self._asked: dict[tuple[str, int], float] = {}
-        """When births were asked for that are not answered yet."""
+        self._patience = patience
+        self._limit = FIRST_SECONDS
+        """`patience`, once it has said something."""
+        self._looked = 0.0
+        self._pinged = False
+        """Whether it was asked and has said nothing since."""
+        self._silent = 0.0
+        """For how many seconds."""
+        self._starved = 0.0
+        """Seconds that it had waited for a processor when it was asked."""
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._open: dict[tuple[str, int], Birth] = {}
@@ -65,12 +85,7 @@ class Births:
         if self._line is None:
             self._start()
         self._open[birth.rollout, birth.lease] = birth
-        self._asked[birth.rollout, birth.lease] = time.monotonic()
-        assert self._line is not None
-        try:
-            self._line.send(msgspec.json.encode(birth))
-        except (BrokenPipeError, ConnectionResetError):
-            LOGGER.debug("the nursery has ended; its end is heard next")
+        self._say(birth)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -78,15 +93,38 @@ class Births:
         return {NURSERY: self._process.pid} if self._process else {}
 
     def look(self, now: float) -> None:
-        """Kill a nursery that has not answered for long (stopped, or hung): its end is heard."""
-        oldest = min(self._asked.values(), default=now)
-        if self._process is not None and now - oldest > ANSWER_SECONDS:
-            LOGGER.error("the nursery has not answered for %.0f s: it is killed", now - oldest)
-            self._asked.clear()
+        """Ask the nursery whether it is there; kill one that has been silent for too long.
+
+        now: monotonic seconds. Its end is heard like any other.
+        """
+        elapsed, self._looked = min(LOOK_SECONDS, now - self._looked), now
+        if self._process is None:
+            return
+        pid = self._process.pid
+        if not self._pinged:
+            self._pinged, self._silent, self._starved = True, 0.0, starved(pid)
+            self._say(Ping())
+            return
+        self._silent += elapsed
+        if self._silent - (starved(pid) - self._starved) > self._limit:
+            LOGGER.error("the nursery has been silent for %.0f s: it is killed", self._silent)
+            self._pinged = False
             self._process.kill()
 
+    def _say(self, message: Birth | Ping) -> None:
+        assert self._line is not None
+        try:
+            self._line.send(msgspec.json.encode(message))
+        except (BrokenPipeError, ConnectionResetError):
+            LOGGER.debug("the nursery has ended; its end is heard next")
+
     def troubles(self, now: float) -> dict[str, str]:
-        """A nursery that keeps ending, for the status."""
+        """A nursery that is silent, or keeps ending, for the status."""
+        if self._silent > self._patience / 2:
+            said = (
+                f"silent for {self._silent:.0f} s; killed after {self._limit:g} s, with its workers"
+            )
+            return {"nursery of workers": said}
         if self._losses < 2:
             return {}
         wait = max(0.0, self._not_before - now)
@@ -123,6 +161,7 @@ class Births:
             theirs.close()
         point("supervisor.nursery.after")
         self._began = time.monotonic()
+        self._limit, self._pinged, self._silent = FIRST_SECONDS, False, 0.0
         self._line = ours
         self._inbox.listen(ours, self._hear)
 
@@ -138,8 +177,10 @@ class Births:
         if not said:
             self._lost()
             return None
-        message = msgspec.json.decode(said, type=Born | Died)
-        self._asked.pop((message.rollout, message.lease), None)
+        message = msgspec.json.decode(said, type=Born | Died | Pong)
+        self._limit, self._pinged, self._silent = self._patience, False, 0.0
+        if isinstance(message, Pong):
+            return []
         if isinstance(message, Died):
             self._open.pop((message.rollout, message.lease), None)
         return [message]
@@ -158,4 +199,3 @@ class Births:
         for rollout, lease in self._open:
             self._inbox.put(Lost(rollout, lease, delay))
         self._open.clear()
-        self._asked.clear()

@@ -6,7 +6,8 @@ milliseconds and shares the memory. The nursery is tied to the daemon and worker
 so that none outlives the daemon. It runs no worker's code itself and has no thread but one: what
 is forked is always clean.
 
-Messages on FD (a SOCK_SEQPACKET pair) are JSON: `Birth` comes in, `Born` and `Died` go out.
+Messages on FD (a SOCK_SEQPACKET pair) are JSON: `Birth` and `Ping` come in, `Born`, `Died` and
+`Pong` go out.
 """
 
 import contextlib
@@ -67,6 +68,14 @@ class Died(msgspec.Struct, frozen=True, tag=True):
     """Exit code; minus the number of the signal that ended it."""
 
 
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    """Say that you are there."""
+
+
+class Pong(msgspec.Struct, frozen=True, tag=True):
+    """The nursery is there, and everything that was asked before is done."""
+
+
 class Nursery:
     """The loop: fork what is asked for, say what has ended."""
 
@@ -85,7 +94,11 @@ class Nursery:
                     message = self._line.recv(MESSAGE_BYTES)
                     if not message:
                         return
-                    self._bear(msgspec.json.decode(message, type=Birth))
+                    asked = msgspec.json.decode(message, type=Birth | Ping)
+                    if isinstance(asked, Ping):
+                        self._say(Pong())
+                    else:
+                        self._bear(asked)
 
     def _bear(self, birth: Birth) -> None:
         mother = os.getpid()
@@ -105,7 +118,7 @@ class Nursery:
         point("nursery.reap.after")
         self._say(Died(born.rollout, born.lease, os.waitstatus_to_exitcode(status)))
 
-    def _say(self, message: Born | Died) -> None:
+    def _say(self, message: Born | Died | Pong) -> None:
         self._line.send(msgspec.json.encode(message))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import ready
-from houston_daemon.service.births import Births
+from houston_daemon.service.births import SILENT_SECONDS, Births
 from houston_daemon.service.descriptors import raise_descriptors
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
@@ -151,7 +151,9 @@ def _crew(
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
     engines = Engines(servers(loaded), recorder, inbox.put, patience)
-    births = Births(inbox, WORKER, worker_log(home, NURSERY))
+    births = Births(
+        inbox, WORKER, worker_log(home, NURSERY), min(SILENT_SECONDS, settings.silent_seconds)
+    )
     workers = Workers(
         recorder,
         lambda assignment, url: births.ask(_birth(loaded, assignment, url)),

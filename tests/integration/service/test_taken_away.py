@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+from tests.support.busy import calls, doing, worker
 from tests.support.other_user import NOBODY, needs_root, open_place
 from tests.support.station import Station, alive
 
@@ -20,7 +21,16 @@ sys.exit(command.main(["daemon", "logs", "--home", sys.argv[1]]))
 """
 
 
+def alive_worker(station: Station, rollout: str) -> int:
+    """The process of its worker; 0 while there is none."""
+    try:
+        return worker(station, rollout)
+    except AssertionError:
+        return 0
+
+
 def test_a_running_daemon_goes_on_without_it_or_says_what_is_missing(station: Station) -> None:
+    station.environment["HOUSTON__DAEMON__SILENT_SECONDS"] = "2"
     station.start()
     pid = station.pid
 
@@ -38,10 +48,18 @@ def test_a_running_daemon_goes_on_without_it_or_says_what_is_missing(station: St
     station.until(lambda: log.is_file() and "opened again" in log.read_text(), 20, "a new log")
     assert station.pid == pid
 
-    # A signal that stops it: said at once, with what lets it go on.
+    # The process that workers are forked from, stopped: it could not tell of a worker's end.
+    rollout = calls(station, ("sleep", {"sleep_time": 600}))
+    doing(station, rollout, "sleep")
+    first = worker(station, rollout)
+    os.kill(station.process("houston_daemon.service.nursery", f" {pid} "), signal.SIGSTOP)
+    os.kill(first, signal.SIGKILL)
+    station.until(lambda: alive_worker(station, rollout) not in (0, first), 30, "another worker")
+    assert "the nursery has been silent for" in station.log(200)
+
+    # A signal that stops the daemon: said at once, with what lets it go on.
     os.kill(pid, signal.SIGSTOP)
-    start = ("rollout", "start", str(station.task()), "--engine", station.script([]))
-    for words in (("daemon", "status"), start):
+    for words in (("daemon", "status"), ("guide", rollout, "Look.")):
         said = station.run(*words, code=75).stderr
         assert "a signal has stopped it (SIGSTOP)" in said
         assert f"next: kill -CONT {pid}" in said
