@@ -5,6 +5,7 @@ descriptor is close-on-exec: a child that outlives the daemon can never hold the
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -15,6 +16,7 @@ import msgspec
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home, unreadable
 
+NOT_STARTED = "The daemon was not started."
 _TRIES = 20
 _PAUSE_SECONDS = 0.01
 
@@ -40,15 +42,16 @@ class HomeLock:
         self._home = home
         self._fd = -1
 
-    def take(self, owner: Owner) -> Owner | None:
+    def take(self, owner: Owner, effect: str = NOT_STARTED) -> Owner | None:
         """Hold the home and return None, or return who holds it. Raises HoustonError.
 
+        effect: what is said when it cannot be held, because the home cannot be written.
         Tries for a fifth of a second: `holder` looks at the lock by touching it for an instant.
         """
         try:
             fd = os.open(self._home.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as problem:
-            raise unusable(self._home, problem) from None
+            raise unusable(self._home, problem, effect) from None
         if not _patiently(lambda: _try(fd, fcntl.LOCK_EX)):
             other = _content(fd)
             os.close(fd)
@@ -60,7 +63,7 @@ class HomeLock:
             os.ftruncate(fd, len(said))
         except OSError as problem:
             os.close(fd)
-            raise unusable(self._home, problem) from None
+            raise unusable(self._home, problem, effect) from None
         self._fd = fd
         return None
 
@@ -109,13 +112,23 @@ def left_behind(home: Home) -> Owner | None:
     return owner if owner.pid else None
 
 
-def unusable(home: Home, problem: OSError) -> HoustonError:
-    """The sentence for a home that cannot be written."""
+def unusable(home: Home, problem: OSError, effect: str = NOT_STARTED) -> HoustonError:
+    """The sentence for a home that cannot be written; effect: what was not done therefore."""
+    where = problem.filename or home.path
+    if isinstance(problem, _WRONG_TYPE):
+        what, do = f": {where}", f"Move {where} away: it is made anew."
+    elif problem.errno == errno.EROFS:
+        what, do = f" ({where})", "Make it writable, or name another --home."
+    elif isinstance(problem, PermissionError):
+        what, do = f" ({where})", "Do it as the user it belongs to, or name another --home."
+    else:
+        what, do = "", "Make room or permission there, or name another --home."
     return HoustonError(
-        f"The home {home.path} cannot be used: {problem.strerror}.",
-        "The daemon was not started.",
-        "Make room or permission there, or name another --home.",
+        f"The home {home.path} cannot be used: {problem.strerror}{what}.", effect, do
     )
+
+
+_WRONG_TYPE = (IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
 def _try(fd: int, how: int) -> bool:

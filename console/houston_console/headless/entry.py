@@ -146,5 +146,7 @@ _TELLERS: dict[str, Callable[[Fields], str]] = {
         f"erased {len(fields.get('seqs', ()))} bodies"
         + (f": {fields['reason']}" if fields.get("reason") else "")
     ),
-    "repaired": lambda fields: f"repaired {len(fields.get('seqs', ()))} events",
+    "repaired": lambda fields: (
+        f"repaired: {len(fields.get('seqs', ()))} events were set aside, or taken unchecked"
+    ),
 }

@@ -43,7 +43,7 @@ def held(home: Home, what: str) -> HomeLock:
     if not home.path.is_dir():
         raise HoustonError(f"There is no home {home.path}.", "Nothing was done.")
     lock = HomeLock(home)
-    other = lock.take(Owner(os.getpid(), iso(now_us())))
+    other = lock.take(Owner(os.getpid(), iso(now_us())), f"It was not {what}.")
     if other:
         raise HoustonError(
             f"A daemon (pid {other.pid}) runs on {home.path}.",

@@ -116,7 +116,8 @@ def _end_engines(home: Home) -> tuple[str, ...]:
     if not home.lock_file.exists():
         return ()
     lock = HomeLock(home)
-    if lock.take(Owner(os.getpid(), iso(now_us()))):
+    untouched = "No daemon runs; engines that one left behind were not looked at."
+    if lock.take(Owner(os.getpid(), iso(now_us())), untouched):
         return ()
     try:
         return tuple(end_left_over(home))

@@ -222,6 +222,9 @@ class Repaired(Record, frozen=True):
     copies: str
     """Folder of the home with the files as they were, and every event that was set aside."""
     uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
 
 
 TYPES: dict[str, type[Record]] = {

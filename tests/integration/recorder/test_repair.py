@@ -1,6 +1,7 @@
 """`houston repair`: every kind of damage ends in a sound home, and every loss has a name."""
 
 import contextlib
+import os
 import random
 import shutil
 import sqlite3
@@ -333,3 +334,55 @@ def test_a_page_that_breaks_while_the_daemon_runs_ends_it_with_the_sentence(home
     assert heard.cause.startswith("CORRUPT rollout=- first bad seq=unknown; no backup available")
     station.stop()
     assert repaired(home).losses == (), "derived rows follow from the events"
+
+
+def houston(home: Home, *words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "houston_shared.command", *words, "--home", str(home.path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def test_the_audit_says_who_repaired_and_only_what_was_set_aside(home: Home) -> None:
+    seq = event(home, rollouts(home)[1], 4, "call.0")
+    change(home, "UPDATE events SET body = x'00' || body WHERE seq = ?", seq)
+    houston(home, "repair")
+    _derived(home)
+    houston(home, "repair")
+    assert verify(home).findings == ()
+    said = houston(home, "log", "--audit", "--json").splitlines()
+    (one,) = (msgspec.json.decode(line) for line in said if "events were set aside" in line)
+    assert (one["uid"], one["role"]) == (os.geteuid(), "operator")
+    assert one["pid"]
+    ((vouched,),) = ask(home, "SELECT count(*) FROM events WHERE kind = 'repaired'")
+    assert vouched == 1, "the second repair set nothing aside"
+
+
+WHERE = {
+    "head": ("none (chain.head only)", lambda home: home.head_file.write_bytes(b"{}")),
+    "no head": ("none (chain.head only)", lambda home: home.head_file.unlink()),
+    "rows": ("none (derived rows only)", lambda home: _derived(home)),
+}
+
+
+@pytest.mark.parametrize("case", WHERE)
+def test_verify_says_where_it_is_when_no_event_is_damaged(home: Home, case: str) -> None:
+    said, harm = WHERE[case]
+    harm(home)
+    assert f"first bad seq={said};" in houston(home, "verify", code=65)
+
+
+def test_what_was_not_done_is_what_was_asked_for(home: Home) -> None:
+    lock = home.path / "daemon.lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    for words, effect in (
+        (("repair",), "It was not repaired."),
+        (("rollout", "erase", "--text", "guidance number", "--yes"), "Nothing was erased."),
+        (("daemon", "start"), "The daemon was not started."),
+    ):
+        said = houston(home, *words, code=1)
+        assert effect in said
+        assert f"Move {lock} away" in said

@@ -5,7 +5,6 @@ way the bytes leave the database, the WAL and the search index, and `left` looks
 """
 
 import os
-import pwd
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,10 +15,9 @@ import msgspec
 
 from houston_daemon.recorder import erasing, head_file
 from houston_daemon.recorder.connection import open_writer
-from houston_daemon.recorder.identity import Author
 from houston_daemon.recorder.journal import Journal
 from houston_daemon.recorder.store import Store
-from houston_daemon.recorder.upkeep import remainder
+from houston_daemon.recorder.upkeep import oneself, remainder
 from houston_daemon.recorder.workers import Workers
 from houston_shared.clock import iso, now_us
 from houston_shared.control_client import ControlClient
@@ -169,7 +167,7 @@ def _asked(home: Home, words: Iterable[EraseBodies]) -> bool:
 
 def _offline(home: Home, words: Iterable[EraseBodies]) -> None:
     lock = HomeLock(home)
-    if other := lock.take(Owner(os.getpid(), iso(now_us()))):
+    if other := lock.take(Owner(os.getpid(), iso(now_us())), "Nothing was erased."):
         raise HoustonError(
             f"A daemon (pid {other.pid}) has just taken {home.path}.",
             "Nothing was erased.",
@@ -196,11 +194,9 @@ def _offline(home: Home, words: Iterable[EraseBodies]) -> None:
 
 
 def _commit(store: Store, message: EraseBodies) -> None:
-    uid = os.geteuid()
-    me = Author(_login(uid), uid, True, os.getpid(), "operator")
     store.connection.execute("BEGIN IMMEDIATE")
     try:
-        erasing.erase(store, message, me)
+        erasing.erase(store, message, oneself.author())
         store.connection.execute("COMMIT")
     except BaseException:
         if store.connection.in_transaction:
@@ -209,13 +205,6 @@ def _commit(store: Store, message: EraseBodies) -> None:
     for change in store.later:
         change()
     store.later.clear()
-
-
-def _login(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def left(home: Home, text: str) -> list[Path]:

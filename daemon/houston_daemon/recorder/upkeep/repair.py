@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from houston_daemon.recorder import damage, head_file
-from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.upkeep import copying, oneself
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judge, Judged
 from houston_daemon.recorder.upkeep.rewind import Fates
 from houston_daemon.recorder.upkeep.rewrite import Rewriting
@@ -186,7 +186,8 @@ class _Repair:
             for id, fate in fates.of.items()
             if fate.first_bad and fate.spec and not fate.ended
         }
-        seq = writing.close(str(self._copies.path.relative_to(self._home.path)), paused)
+        place = str(self._copies.path.relative_to(self._home.path))
+        seq = writing.close(place, paused, oneself.author())
         return Repaired(
             changed=True,
             copies=str(self._copies.path),

@@ -10,6 +10,7 @@ import msgspec
 
 from houston_daemon.recorder import head_file
 from houston_daemon.recorder.derive import Event, apply
+from houston_daemon.recorder.identity import Author
 from houston_daemon.recorder.journal import Journal, Key
 from houston_daemon.recorder.states import REPAIR
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judged
@@ -37,6 +38,8 @@ class Rewriting:
         schema.migrate(self._connection)
         self._connection.execute("BEGIN")
         self._vouched: list[tuple[int, bytes]] = []
+        self._before: dict[int, bytes] = {}
+        """Rows for which an earlier repair has vouched."""
 
     def put(self, judged: Judged, why: str, owner: str) -> None:
         """Write one event: as it is, or, where there is a `why`, only its place."""
@@ -44,22 +47,28 @@ class Rewriting:
         self._connection.execute(_INSERT, row)
         if row[5] == bodies.ASIDE or judged.taken:
             self._vouched.append((judged.seq, chain.row_hash(row)))
+        if row[5] == "repaired":
+            told = msgspec.msgpack.decode(row[BODY], type=bodies.Repaired)
+            self._before.update(zip(told.seqs, told.rows, strict=True))
         if row[5] != bodies.ASIDE:
             self._derive(row)
 
-    def close(self, copies: str, paused: dict[str, int]) -> int:
+    def close(self, copies: str, paused: dict[str, int], author: Author) -> int:
         """Say in the journal what was done, pause rollouts, write the head; the newest event.
 
+        author: who repairs.
         paused: by rollout the step behind which it goes on, −1 where it lost no step.
         """
         journal = Journal(self._connection)
-        for first in range(0, len(self._vouched), CHUNK):
-            part = self._vouched[first : first + CHUNK]
+        new = [(seq, digest) for seq, digest in self._vouched if self._before.get(seq) != digest]
+        for first in range(0, len(new), CHUNK):
+            part = new[first : first + CHUNK]
             said = bodies.Repaired(
                 by=REPAIR,
                 seqs=tuple(seq for seq, _ in part),
                 rows=tuple(digest for _, digest in part),
                 copies=copies,
+                **author.fields,
             )
             journal.append(Key(), "repaired", said)
         for rollout, step in paused.items():
