@@ -163,7 +163,9 @@ class Supervisor:
         tell_systemd(f"STATUS={len(self._workers)} workers{waiting}")
         states = self._engines.states
         states |= failing(states, self._standings)
-        return Reported(len(self._workers), states, self._error, restarts, troubles)
+        return Reported(
+            len(self._workers), states, self._error, restarts, troubles, self._nightly.newest
+        )
 
     def _hung_up(self) -> None:
         """SIGHUP: somebody moved logs away; ours and our children's go on in new files."""

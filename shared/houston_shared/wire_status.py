@@ -48,3 +48,7 @@ class Status(Wire, frozen=True, kw_only=True):
     """Messages of workers answered since the daemon's start; each answer means on disk."""
     ack_p99_ms: float = 0.0
     """99th percentile of recent times from receipt to answer."""
+    backup_age: float | None = None
+    """Seconds since the newest backup of the home's own; None where there is none."""
+    backup_event: int = 0
+    """The newest event that it holds."""

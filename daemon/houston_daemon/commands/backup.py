@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep import backup, backups
 from houston_daemon.recorder.upkeep.backup import Manifest
 from houston_shared import out
 from houston_shared.config import Loaded
@@ -15,10 +15,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="DIR", type=Path, help="make it in this folder")
     parser.add_argument("--list", action="store_true", help="show the backups that there are")
     parser.add_argument(
-        "--restore", metavar="DIR", type=Path, help="make the home, which must be empty, out of one"
+        "--restore",
+        metavar="NAME|DIR",
+        type=Path,
+        help="make the home, which must be empty, out of this one",
     )
     parser.add_argument(
-        "--periodic", action="store_true", help="then remove all but the newest `[backup] keep`"
+        "--periodic",
+        action="store_true",
+        help="one of a series: of these the newest `[backup] keep` stay",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a backup")
 
@@ -26,28 +31,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Make, list or restore; raises HoustonError."""
     if arguments.list:
+        backups.look(arguments.to or loaded.home.backups)
         found = backup.listed(loaded.home, arguments.to)
         if not found and not arguments.json:
             out.note("There is no backup. next: houston backup")
         for one in found:
-            _say(one, arguments.json, f"{one.name}  event {one.seq}  {one.bytes / 1e6:.1f} MB")
+            _say(one, arguments.json, _row(one))
         return int(ExitCode.DONE)
     if arguments.restore:
-        one, paused = backup.restore(arguments.restore.absolute(), loaded.home)
+        one, paused = backup.restore(backups.one(loaded.home, arguments.restore), loaded.home)
         said = f"{loaded.home.path} is as it was at {one.at}, to event {one.seq}."
-        _say(one, arguments.json, f"{said} next: houston daemon start")
+        _say(one, arguments.json, f"{said} next: houston daemon start --home {loaded.home.path}")
         if paused:
             out.note(
                 f"{', '.join(paused)}: paused by restore, because {one.home} may still run them;"
                 " cancel them there first. next: houston rollout resume R"
+                f" --home {loaded.home.path}"
             )
         return int(ExitCode.DONE)
     parent = arguments.to.absolute() if arguments.to else loaded.home.backups
-    made = backup.make(loaded.home, parent)
+    made = backup.make(loaded.home, parent, arguments.periodic)
     place = parent / made.name
     _say(made, arguments.json, f"{place}: event {made.seq}, {made.bytes / 1e6:.1f} MB, checked.")
     if arguments.periodic:
-        for name in backup.prune(loaded.home, loaded.config.backup.keep):
+        for name in backup.prune(parent, made, loaded.config.backup.keep):
             out.note(f"removed the old backup {name}")
     return int(ExitCode.DONE)
 
@@ -57,3 +64,8 @@ def _say(one: Manifest, as_json: bool, text: str) -> None:
         out.json_line(one)
     else:
         out.line(text)
+
+
+def _row(one: Manifest) -> str:
+    kind = "periodic" if one.periodic else "by hand"
+    return f"{one.name}  {one.at}  event {one.seq}  {one.bytes / 1e6:.1f} MB  {kind}"

@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """`--from-backup`, `--json`."""
     parser.add_argument(
         "--from-backup",
-        metavar="DIR",
+        metavar="NAME|DIR",
         type=Path,
         help="also take what fits from this backup (the home's own are always looked at)",
     )

@@ -119,9 +119,18 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
     out.line(f"  limits    of processes and memory: by {status.limits}")
     out.line(f"  consoles  {status.consoles}; search lags {status.search_lag} events")
     restarts = ", ".join(f"{count} {part}" for part, count in status.restarts.items() if count)
+    out.line(f"  backup    {_backed(status)}")
     if restarts:
         out.line(f"  restarts  {restarts}, since the daemon's start")
     for name, said in sorted(status.troubles.items()):
         out.line(f"  trouble   {name}: {said}")
     if status.last_error:
         out.line(f"  last error: {status.last_error}")
+
+
+def _backed(status: Status) -> str:
+    if status.backup_age is None:
+        return "none; next: houston backup"
+    minutes = status.backup_age / 60
+    age = f"{minutes / 60:.0f} h" if minutes >= 90 else f"{minutes:.0f} min"
+    return f"{age} ago, event {status.backup_event}"

@@ -60,6 +60,8 @@ class Reported:
     """`workers`, `engines`, `nursery` → how many were started again since the daemon's start."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """What keeps ending → how often, when it is tried again, what it said last."""
+    backup: tuple[float, int] | None = None
+    """When the newest backup was made (POSIX time), and which event; None without one."""
 
 
 RecorderEvent = Wanted | StopAsked | RecorderFailed

@@ -46,7 +46,7 @@ class StatusBoard:
     def status(self, store: Store) -> Status:
         """Now."""
         counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
-        gauges = self._gauges
+        gauges, backup = self._gauges, self.reported.backup
         return Status(
             pid=os.getpid(),
             state="draining" if store.draining else "running",
@@ -69,6 +69,8 @@ class StatusBoard:
             longest_silence=store.workers.longest_silence,
             restarts=dict(self.reported.restarts),
             troubles=dict(self.reported.troubles),
+            backup_age=max(0.0, time.time() - backup[0]) if backup else None,
+            backup_event=backup[1] if backup else 0,
             acked=gauges.acked(),
             ack_p99_ms=gauges.ack_p99_ms(),
         )

@@ -91,7 +91,7 @@ def _running(status: Status) -> Iterator[str]:
     yield _figure("engine_up", "gauge", "Whether an engine answers.", up, "engine")
     restarts = _floats(status.restarts)
     yield _figure("restarts_total", "counter", f"Started again, {START}.", restarts, "part")
-    yield _figure("troubles", "gauge", "Processes that keep ending.", len(status.troubles))
+    yield _figure("troubles", "gauge", "Troubles that `daemon status` names.", len(status.troubles))
 
 
 def _figure(

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import time
 
-from houston_daemon.recorder.upkeep.backup import age_seconds
+from houston_daemon.recorder.upkeep.backup import newest
 from houston_shared.config import Loaded
 
 LOGGER = logging.getLogger("houston.backup")
 NICE = 15
+SEE_SECONDS = 5.0
+"""How often is looked which backups there are."""
 LOOK_SECONDS = 60.0
 """How often the newest backup's age is looked at."""
 FIRST_SECONDS = 600.0
 """After a start rollouts come first."""
 RETRY_SECONDS = 3_600.0
 STOP_SECONDS = 1.0
+OVERDUE = 1.5
+"""Times `[backup] every_hours` after which the newest backup is too old."""
 
 
 class Nightly:
@@ -28,17 +32,49 @@ class Nightly:
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._child: subprocess.Popen[bytes] | None = None
-        self._not_before = time.monotonic() + FIRST_SECONDS
+        self._first = self._not_before = time.monotonic() + FIRST_SECONDS
+        self._seen = -1e9
+        self._failed = ""
+        self.newest: tuple[float, int] | None = None
+        """When the newest backup was made (POSIX time) and to which event."""
 
     def look(self, now: float) -> None:
         """Begin a backup when one is due; take note of one that ended. now: monotonic seconds."""
+        self._see(now)
         if self._child is not None:
             self._ended(self._child, now)
         elif now >= self._not_before and self._loaded.config.backup.every_hours:
             self._not_before = now + LOOK_SECONDS
-            age = age_seconds(self._loaded.home)
-            if age is None or age >= 3_600 * self._loaded.config.backup.every_hours:
+            if self._late(1.0):
                 self._begin(now)
+
+    def troubles(self, now: float) -> dict[str, str]:
+        """What a person must know: the last backup failed, or the newest is too old."""
+        if self._failed:
+            wait = max(0.0, self._not_before - now) / 60
+            again = "tried again now" if self._child else f"tried again in {wait:.0f} min"
+            return {"backup": f"{self._failed}; {again}; see houston daemon logs"}
+        if self.newest and now >= self._first and self._late(OVERDUE):
+            hours = self._loaded.config.backup.every_hours
+            old = (time.time() - self.newest[0]) / 3_600
+            return {"backup": f"the newest is {old:.0f} h old, one is due every {hours:g} h"}
+        return {}
+
+    def _late(self, times: float) -> bool:
+        """Whether the newest backup is older than so many periods, or there is none."""
+        hours = self._loaded.config.backup.every_hours
+        if not hours or self.newest is None:
+            return bool(hours)
+        return time.time() - self.newest[0] >= 3_600 * hours * times
+
+    def _see(self, now: float) -> None:
+        """Look at what backups there are, also those that people made."""
+        if now - self._seen < SEE_SECONDS:
+            return
+        self._seen = now
+        before, self.newest = self.newest, newest(self._loaded.home)
+        if before != self.newest:
+            self._failed = ""
 
     def stop(self) -> None:
         """End a backup that is being made; half of one never looks like one."""
@@ -63,6 +99,7 @@ class Nightly:
             )
         except OSError as problem:
             self._not_before = now + RETRY_SECONDS
+            self._failed = f"the last one could not be begun ({problem})"
             LOGGER.error("no backup could be begun: %s", problem)
 
     def _ended(self, child: "subprocess.Popen[bytes]", now: float) -> None:
@@ -72,8 +109,10 @@ class Nightly:
         self._child = None
         if code:
             self._not_before = now + RETRY_SECONDS
+            self._failed = f"the last one failed (exit code {code})"
             LOGGER.error("the backup failed (exit code %s); tried again in an hour", code)
         else:
+            self._seen = -1e9
             LOGGER.info("a backup was made")
 
 

@@ -1,14 +1,17 @@
 """`houston backup`: made while the daemon works, a home itself, restored and gone on with."""
 
 import json
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep import backup, backups
+from houston_daemon.recorder.upkeep.repair import repair
 from houston_daemon.recorder.verify import verify
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -162,10 +165,42 @@ def test_writing_goes_on_while_the_copy_is_made(tmp_path: Path) -> None:
         over.set()
         thread.join()
     station.stop()
-    names = [one.name for one in backup.listed(station.home)]
-    assert len(names) == 3
-    assert backup.prune(station.home, 2) == names[:1]
-    assert [one.name for one in backup.listed(station.home)] == names[1:]
+    assert len(backup.listed(station.home)) == 3
+
+
+def test_only_old_backups_of_the_series_are_removed(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    station.stop()
+    home = station.home
+    series = [backup.make(home, periodic=True)]
+    own = backup.make(home)
+    series += [backup.make(home, periodic=True) for _ in range(2)]
+    assert backup.prune(home.backups, series[-1], 2) == [series[0].name]
+    assert [one.name for one in backup.listed(home)] == [
+        own.name, series[1].name, series[2].name,
+    ]  # fmt: skip
+    # The clock has been set back since.
+    os.utime(home.backups / series[1].name / "manifest.json", (4e9, 4e9))
+    age = backup.age_seconds(home)
+    assert age is not None
+    assert 0 <= age < 3_600
+    assert backup.prune(home.backups, series[1], 1) == [series[2].name], "the one just made stays"
+
+
+def test_a_wrong_backup_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    made = backup.make(station.home)
+    station.stop()
+    home = station.home
+    next(home.blobs.rglob("*.zst")).unlink()
+    for wrong in (Path("/nowhere/at/all"), home.blobs, Path("2001-01-01-000000")):
+        with pytest.raises(HoustonError, match=r"does not exist|holds no backup"):
+            repair(home, wrong)
+    assert not home.damaged.exists()
+    for good in (home.backups, Path(made.name), home.backups / made.name):
+        assert backups.one(home, good) == home.backups / made.name
+    assert repair(home, Path(made.name)).changed
 
 
 def test_an_unsound_home_makes_no_backup(tmp_path: Path) -> None:
@@ -201,4 +236,36 @@ def test_the_daemon_makes_one_by_itself_in_a_child(
         child.stop()
     station.stop()
     (made,) = backup.listed(station.home)
+    assert made.periodic
     assert json.loads((station.home.backups / made.name / "manifest.json").read_bytes())
+
+
+def test_a_backup_that_failed_or_is_late_is_a_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from houston_daemon.service import nightly
+    from houston_shared.config import load
+
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    station.stop()
+    monkeypatch.setattr(nightly, "FIRST_SECONDS", 0.0)
+    loaded = load(str(station.home.path), environment={"HOUSTON__BACKUP__EVERY_HOURS": "2"})
+    station.home.backups.write_text("in the way of every backup")
+    child, now = nightly.Nightly(loaded), 1e9
+
+    def look() -> dict[str, str]:
+        nonlocal now
+        child.look(now)
+        now += 10
+        return child.troubles(now)
+
+    assert until(look, 60)
+    assert "failed (exit code 1)" in look()["backup"]
+    station.home.backups.unlink()
+    made = backup.make(station.home)
+    assert look() == {}, "a person made one"
+    manifest = station.home.backups / made.name / "manifest.json"
+    os.utime(manifest, (time.time() - 4 * 3_600,) * 2)
+    assert "the newest is 4 h old" in look()["backup"]
+    child.stop()

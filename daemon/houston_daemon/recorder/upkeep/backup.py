@@ -22,6 +22,9 @@ from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import blobs, schema
 
+LEFT_ALONE = ("houston.toml", "logs", "backups", "archives", "damaged", "service.env")
+"""What may lie in a home that is restored: no part of its store."""
+
 
 class Manifest(msgspec.Struct, frozen=True):
     """What a backup holds: `manifest.json`, and the JSON of `houston backup`."""
@@ -43,10 +46,14 @@ class Manifest(msgspec.Struct, frozen=True):
     blobs: int
     held_seconds: float
     """For how long the copy held a read mark in the daemon's WAL."""
+    periodic: bool = False
+    """Whether it is one of a series, of which only the newest are kept."""
 
 
-def make(home: Home, to: Path | None = None) -> Manifest:
+def make(home: Home, to: Path | None = None, periodic: bool = False) -> Manifest:
     """Back a home up into a new folder of `to` (default: its own `backups/`).
+
+    periodic: it may be pruned when newer ones of its kind are there.
 
     Raises HoustonError when there is nothing to back up, when the copy is not sound (exit code 65;
     nothing is left then), or when it cannot be written.
@@ -58,7 +65,7 @@ def make(home: Home, to: Path | None = None) -> Manifest:
         _there(home)
         beside.blobs.mkdir(mode=0o700, parents=True)
         held = _copy(home, beside)
-        manifest = _checked(home, beside, name, held)
+        manifest = _checked(home, beside, name, held, periodic)
         copying.write(beside.path / damage.MANIFEST, msgspec.json.encode(manifest) + b"\n")
         copying.sync_tree(beside.path)
         beside.path.rename(parent / name)
@@ -90,12 +97,21 @@ def read(folder: Path) -> Manifest:
         ) from None
 
 
-def prune(home: Home, keep: int) -> list[str]:
-    """Remove all but the newest `keep` backups in the home's own folder; names of those removed."""
-    old = [one.name for one in listed(home)][:-keep] if keep else []
+def prune(folder: Path, made: Manifest, keep: int) -> list[str]:
+    """Remove old backups of `folder` that are of the same series as `made`; names of those removed.
+
+    Of the series (periodic, of one home) `made` and the newest others are left, `keep` in all; what
+    a person made stays. Newest by event: the clock may have been set back since.
+    """
+    series = [
+        (one.seq, one.name)
+        for one in listed(Home(folder), folder)
+        if one.periodic and one.home == made.home and one.name != made.name
+    ]
+    old = [name for _, name in sorted(series)[: max(0, len(series) - keep + 1)]]
     for name in old:
-        (home.backups / name / damage.MANIFEST).unlink()  # half a backup must never look whole
-        shutil.rmtree(home.backups / name, ignore_errors=True)
+        (folder / name / damage.MANIFEST).unlink()  # half a backup must never look whole
+        shutil.rmtree(folder / name, ignore_errors=True)
     return old
 
 
@@ -106,9 +122,7 @@ def restore(folder: Path, home: Home) -> tuple[Manifest, list[str]]:
     is a home already.
     """
     manifest = read(folder)
-    if home.path.exists() and any(
-        entry.name not in ("houston.toml", "logs") for entry in home.path.iterdir()
-    ):
+    if home.path.exists() and any(entry.name not in LEFT_ALONE for entry in home.path.iterdir()):
         raise ConfigurationError(
             f"The home {home.path} is not empty.",
             "Nothing was restored.",
@@ -164,7 +178,7 @@ def _copy(home: Home, beside: Home) -> float:
     return held
 
 
-def _checked(home: Home, beside: Home, name: str, held: float) -> Manifest:
+def _checked(home: Home, beside: Home, name: str, held: float, periodic: bool) -> Manifest:
     report = verify(beside)
     if not report.sound:
         raise HoustonError(
@@ -189,12 +203,24 @@ def _checked(home: Home, beside: Home, name: str, held: float) -> Manifest:
         files={path.name: copying.sha256(path) for path in files},
         blobs=len(report.blobs),
         held_seconds=round(held, 3),
+        periodic=periodic,
     )
 
 
+def newest(home: Home) -> tuple[float, int] | None:
+    """When the home's newest backup was made (POSIX time of its folder's end) and to which event.
+
+    One that a clock set back puts into the future is not counted; None where there is no other.
+    """
+    found = []
+    now = time.time()
+    for path in home.backups.glob(f"[0-9]*/{damage.MANIFEST}"):
+        with contextlib.suppress(HoustonError, OSError):  # damaged, or pruned this moment
+            found.append((path.stat().st_mtime, read(path.parent).seq))
+    return max((one for one in found if one[0] <= now), default=None)
+
+
 def age_seconds(home: Home) -> float | None:
-    """How old the newest backup is, by its folder's own time; None where there is none."""
-    names = damage.backups(home)
-    if not names:
-        return None
-    return time.time() - (home.backups / names[-1] / damage.MANIFEST).stat().st_mtime
+    """How old the newest backup is; None where there is none."""
+    found = newest(home)
+    return max(0.0, time.time() - found[0]) if found else None

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from houston_daemon.recorder import damage, head_file
-from houston_daemon.recorder.upkeep import copying, oneself
+from houston_daemon.recorder.upkeep import backups, copying, oneself
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judge, Judged
 from houston_daemon.recorder.upkeep.rewind import Fates
 from houston_daemon.recorder.upkeep.rewrite import Rewriting
@@ -62,6 +62,7 @@ def repair(home: Home, backup: Path | None = None) -> Repaired:
 
     Raises HoustonError when it cannot be done; the home is then as it was.
     """
+    spares = _spares(home, backup)  # a wrong name is said before anything is done
     if _sound(home):
         return Repaired(changed=False)
     copies = Home(home.damaged / copying.stamp())
@@ -71,7 +72,7 @@ def repair(home: Home, backup: Path | None = None) -> Repaired:
         shutil.rmtree(beside.path, ignore_errors=True)
         beside.path.mkdir(mode=0o700)
         (beside.blobs).symlink_to(home.blobs)
-        done = _Repair(home, copies, beside, _spares(home, backup)).run()
+        done = _Repair(home, copies, beside, spares).run()
         _replace(home, beside)
         return done
     except (OSError, sqlite3.Error) as problem:
@@ -112,7 +113,8 @@ def _keep(home: Home, copies: Home) -> None:
 def _spares(home: Home, backup: Path | None) -> list[Home]:
     """Backups to take from, newest first."""
     own = [Home(home.backups / name) for name in reversed(damage.backups(home))]
-    return ([Home(backup)] if backup else []) + own
+    given = [Home(folder) for folder in backups.all_of(home, backup)] if backup else []
+    return given + [one for one in own if one not in given]
 
 
 def _replace(home: Home, beside: Home) -> None:
