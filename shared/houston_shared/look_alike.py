@@ -2,8 +2,10 @@
 
 `spots` names the places where a text could be taken for `<real_user` or `</real_user`. A place is
 read forward one character at a time: what does not show is passed over, an escape is read as what
-it stands for, a letter of another script or style as the one it looks like. Every place is read at
-most as far as it still fits, so the work is linear in the text.
+it stands for, a letter of another script or style as the one it looks like; a terminal's sequence,
+raw, spelt or as a screen shows it, is passed over whole, and so are the glyphs by which `safe_text`
+shows what does not show. Every place is read at most as far as it still fits, so the work is linear
+in the text.
 
 Close to the tag but no tag: words in other brackets, and `a < real_user` in code, which has a space
 after `<` and neither `>` nor an attribute after the name. It does not know what is done about them.
@@ -20,10 +22,21 @@ _ESCAPE = re.compile(
     r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z]{2,31});?"
     r"|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]{1,8}\}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}"
     r"|\\x\{[0-9a-fA-F]{1,8}\}|\\N\{[A-Za-z -]{1,40}\}|\\[0-7]{2,3}|%[0-9a-fA-F]{2}"
+    r"|<U\+[0-9A-F]{4,6}>|<[89][0-9A-F]>"
 )
+_ESC = r"(?:\x1b|\u241b|\^\[|\\(?:e|x1[bB]|033|u001[bB]|u\{1[bB]\})|&#(?:27|x1[bB]);|%1[bB])"
+_SEQUENCE = re.compile(
+    rf"(?:{_ESC}\[|(?:\x9b|<9B>|\\x9[bB]|\\u009[bB])(?=[0-?]))[0-?]{{0,64}}[ -/]{{0,8}}[@-~]"
+    rf"|{_ESC}[\]PX^_][^\x07\x1b\u2407\u241b\n]{{0,256}}(?:\x07|\u2407|\\a|{_ESC}\\|\x9c)"
+    rf"|{_ESC}[()][0-9A-Z]|<[0-9]{{1,9}} more marks>"
+)
+"""What a terminal obeys and does not show (ECMA-48 §5.4, xterm's OSC), and counted marks."""
+_BEGINS = frozenset("&\\%<^\x1b\u241b\x9b")
 _OPENERS = "<\u2039\u3008\u300a\u27e8\u27ea\u2329\u276c\u276e\u2770\u29fc\u227a\u02c2\u1438\u00ab"
-_OPENERS += "\u226a\u2991\u2a9e\u2aa1\u2af7\uff1c\ufe64\u226e\U0001d236"
+_OPENERS += "\u226a\u2991\u2a9e\u2aa1\u2af7\uff1c\ufe64\u226e\U0001d236\u22d6\u22d8\u2989\u2993"
+_OPENERS += "\u2abb\u02f1\u140a\u25c1\u25c2\u25c3\u25c4\u2b9c\u2bc7\U0001f780\u16b2\u29c0\u2a79"
 _CLOSERS = ">\u203a\u3009\u300b\u27e9\u27eb\u232a\u276d\u276f\u2771\u29fd\u227b\u02c3\u00bb\u226b"
+_CLOSERS += "\u2992\u22d7\u22d9\u298a\u2994\u2abc\u02f2\u1433\u1405\u25b7\u25b8\u25b9\u25ba\u2b9e"
 _SLASHES = "/\\\u2044\u2215\u2571\u29f8\u3033\u27cb\u2afd\ua932"
 _JOINTS = "_-\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u203f\u2040\u02cd\u2581\u0640\u30fc\u00af"
 _CANDIDATE = re.compile(
@@ -98,7 +111,11 @@ def _past_spaces(characters: Iterator[str]) -> tuple[str, bool]:
 def _read(text: str, at: int, hidden: bool) -> Iterator[str]:
     """Characters from `at` on as they read; hidden: tag characters count as what they spell."""
     while at < len(text):
-        escape = _ESCAPE.match(text, at) if text[at] in "&\\%" else None
+        begins = text[at] in _BEGINS
+        if begins and (sequence := _SEQUENCE.match(text, at)):
+            at = sequence.end()
+            continue
+        escape = _ESCAPE.match(text, at) if begins else None
         if escape is None:
             yield from _plain(text[at], hidden)
             at += 1
@@ -117,7 +134,7 @@ def _meant(escape: str) -> str:
             return unicodedata.lookup(escape[3:-1])
         except KeyError:
             return escape
-    digits = escape.lstrip("\\uUx%{").rstrip("}")
+    digits = escape.lstrip("\\<uUx%{+").rstrip("}>")
     octal = escape[0] == "\\" and escape[1].isdigit()
     number = int(digits, 8 if octal else 16)
     return chr(number) if number <= 0x10FFFF else escape
@@ -133,8 +150,10 @@ def _plain(character: str, hidden: bool) -> str:
     for signs, sign in ((_OPENERS, "<"), (_CLOSERS, ">"), (_SLASHES, "/"), (_JOINTS, "_")):
         if character in signs:
             return sign
-    if character.isspace() or character in "\u2800\u3164\uffa0\u115f\u1160":
+    if character.isspace() or character in "\u2800\u3164\uffa0\u115f\u1160\u23ce":
         return " "
+    if "\u2400" <= character <= "\u2421" or character == "\ufffd":  # what does not show, as shown
+        return ""
     if unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Mc", "Cs", "Cn"):
         return ""
     decomposed = unicodedata.normalize("NFKD", character)
