@@ -51,6 +51,8 @@ class Checkpoints:
         self._retry_at = time.monotonic()
         self._waiting_since: float | None = None
         """Since when workers wait; None while they do not."""
+        self._failed = False
+        """Whether the last try met an error of the disk, not a reader."""
         self._asked: set[int] = set()
         """Readers that were asked to end."""
         self.problem = ""
@@ -88,6 +90,8 @@ class Checkpoints:
         self._copied_bytes = self._store.journal.bytes
         self._retry_at = 0.0
         done, used = self._pragma("PASSIVE")
+        if self._failed:
+            self._retry_at = now + RETRY_SECONDS
         if used >= CROWDED:
             done, used = self._begin_anew()
         if done:
@@ -115,8 +119,10 @@ class Checkpoints:
             ).fetchone()
         except sqlite3.OperationalError as problem:
             # A full disk: the WAL keeps what could not be copied, and the next try copies it.
+            self._failed = True
             self._say(f"checkpoint: {problem}")
             return False, 0
+        self._failed = False
         point("recorder.checkpoint.after")
         return busy == 0 and log == copied, log * FRAME
 

@@ -30,14 +30,15 @@ class Maintenance:
         self._head_seq = -1
         self._head_due = 0.0
         self._ballast_due = 0.0
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}
+        """What could not be done, by its name; tried again until it can."""
         self.checkpoints = Checkpoints(store)
         self._own = OwnFiles(store)
 
     @property
     def problem(self) -> str:
-        """Why the head file or a checkpoint lags; empty when neither does."""
-        return self.checkpoints.problem or self._trouble
+        """Why a checkpoint, the head file or the ballast lags; empty when none does."""
+        return self.checkpoints.problem or next(filter(None, self._troubles.values()), "")
 
     def run(self) -> None:
         """Do what is due. Raises FilesGone when the home's files are no longer the open ones."""
@@ -45,7 +46,7 @@ class Maintenance:
         self._own.look(now)
         seq = self._store.journal.seq
         self.checkpoints.run(now)
-        if seq != self._head_seq and now >= self._head_due and self._idle_writer():
+        if now >= self._head_due and self._idle_writer() and seq != self._head_seq:
             self._head_due = now + HEAD_SECONDS
             self._head_seq = seq
             self._writing = self._files.submit(
@@ -53,14 +54,14 @@ class Maintenance:
             )
         if now >= self._ballast_due:
             self._ballast_due = now + BALLAST_SECONDS
-            self._try(lambda: ballast.restore(self._store.home))
+            self._try("ballast", lambda: ballast.restore(self._store.home))
 
     def close(self) -> None:
         """The last checkpoint and the last head; everything is on disk then."""
         self._files.shutdown(wait=True)
         self.checkpoints.finish()
         seq, chain = self._store.journal.seq, self._store.journal.chain
-        self._try(lambda: head_file.write(self._store.home, seq, chain))
+        self._try("head file", lambda: head_file.write(self._store.home, seq, chain))
 
     def _idle_writer(self) -> bool:
         if self._writing is None:
@@ -69,16 +70,21 @@ class Maintenance:
             return False
         problem = self._writing.exception()
         self._writing = None
-        self._say(f"head file: {problem}" if problem else "")
+        if problem:
+            self._head_seq = -1  # again, whether or not there are new events
+        self._say("head file", str(problem or ""))
         return True
 
-    def _try(self, act: Callable[[], None]) -> None:
+    def _try(self, what: str, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as problem:
-            self._say(str(problem))
+            self._say(what, str(problem))
+        else:
+            self._say(what, "")
 
-    def _say(self, problem: str) -> None:
-        if problem and problem != self._trouble:
-            LOGGER.warning("%s", problem)
-        self._trouble = problem
+    def _say(self, what: str, problem: str) -> None:
+        said = problem and f"{what}: {problem}"
+        if said and said != self._troubles.get(what):
+            LOGGER.warning("%s", said)
+        self._troubles[what] = said

@@ -33,7 +33,7 @@ from houston_shared.store import blobs, opening, searchable
 
 PAGE = 500
 """Events of one read transaction and of one write transaction."""
-RETRY_SECONDS = 5.0
+RETRY_SECONDS = 1.0
 LULL_SECONDS = 0.25
 """News gathers this long before it is indexed: a page costs the same for one event and for many."""
 NICENESS = 10
@@ -119,7 +119,8 @@ class Indexer:
     def _stumble(self, problem: Exception) -> float:
         """Say why the index lags; seconds until the next try."""
         if str(problem) != self._problem:
-            self._line.say(Report(self._seq, str(problem), f"search.db lags: {problem}"))
+            said = f"search.db lags: {problem}"
+            self._line.say(Report(self._seq, said, said))
         self._problem = str(problem)
         if isinstance(problem, sqlite3.OperationalError | OSError | HoustonError):
             return RETRY_SECONDS
@@ -131,9 +132,9 @@ class Indexer:
         index = _open(self._home)
         try:
             self._seq = index.execute("SELECT seq FROM indexed").fetchone()[0]
-            self._problem = ""
             while True:
                 more = self._page(index)
+                self._problem = ""
                 self._line.say(Report(self._seq))
                 if more:
                     self._line.rest(0)
