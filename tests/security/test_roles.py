@@ -16,6 +16,7 @@ from houston_daemon.recorder.roles import LEAST, RANK, NotAllowed
 from houston_shared import wire
 from houston_shared.config import Daemon, Roles
 from houston_shared.errors import ConfigurationError
+from tests.support import station as real
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Station, spec, until
 
@@ -73,6 +74,31 @@ def test_what_the_table_does_not_know_needs_an_operator() -> None:
     assert stranger.role == "annotator"
     assert isinstance(identities.book.refusal(stranger, Unheard()), NotAllowed)
     assert identities.book.refusal(own, Unheard()) is None
+
+
+@needs_root
+def test_a_group_reads_a_home_that_was_its_owner_s_alone() -> None:
+    """All of it, from the first start with the group on: also what a killed daemon left."""
+    group = grp.getgrgid(NOBODY).gr_name
+    with open_place() as place:
+        station = real.Station(place)
+        station.start()
+        blob = station.home / "blobs" / "aa" / f"{'a' * 64}.zst"
+        blob.parent.mkdir(mode=0o700)
+        blob.touch(mode=0o600)
+        (station.home / "logs" / "daemon.log.1").touch(mode=0o600)
+        station.kill_daemon()
+        station.environment["HOUSTON__DAEMON__GROUP"] = group
+        try:
+            station.start()
+            found = [path for end in ("*.db*", "blobs/**/*", "logs/*.log*")
+                     for path in station.home.glob(end)]  # fmt: skip
+            assert {path.name for path in found} >= {"houston.db-wal", "houston.db-shm", blob.name}
+            for path in found:
+                assert path.stat().st_gid == NOBODY, path
+                assert path.stat().st_mode & 0o777 == (0o750 if path.is_dir() else 0o640), path
+        finally:
+            station.clear()
 
 
 @needs_root

@@ -5,6 +5,7 @@
 
 import grp
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from houston_daemon.recorder.durable import sync_above, sync_folder
@@ -23,6 +24,7 @@ def prepare(home: Home, group: str) -> None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _own(folder)
             if gid is not None:
+                _open_within(home, folder, gid)  # first: cut short, it is done again
                 os.chown(folder, -1, gid)
             folder.chmod(mode)
         _database(home, gid)
@@ -34,6 +36,22 @@ def prepare(home: Home, group: str) -> None:
             "The daemon was not started.",
             "Make it writable for this user, or name another --home.",
         ) from None
+
+
+def _open_within(home: Home, folder: Path, gid: int) -> None:
+    """Let the group read what was written before it was let in.
+
+    Of blobs only where the folder is not yet the group's: there may be very many. Logs of engines
+    stay their owner's; the log of this start has been begun already.
+    """
+    files: Iterable[Path] = ()
+    if folder == home.logs:
+        files = [*folder.glob("*.log*"), *folder.glob("workers/**/*")]
+    elif folder == home.blobs and folder.stat().st_gid != gid:
+        files = folder.rglob("*")
+    for path in files:
+        os.chown(path, -1, gid)
+        path.chmod(0o2750 if path.is_dir() else 0o640)
 
 
 def open_run(home: Home, group: str) -> None:
@@ -56,9 +74,13 @@ def open_socket(home: Home, name: str, group: str) -> None:
 
 
 def _database(home: Home, gid: int | None) -> None:
-    """Create the database file with its mode; SQLite gives -wal and -shm the same."""
-    for path in (home.database, home.search_database):
-        path.touch(mode=0o600)
+    """Create the database file with its mode; SQLite gives -wal and -shm the same.
+
+    Those that a daemon which was killed has left are given it here.
+    """
+    for database in (home.database, home.search_database):
+        database.touch(mode=0o600)
+    for path in home.path.glob("*.db*"):
         if gid is not None:
             os.chown(path, -1, gid)
         path.chmod(0o600 if gid is None else 0o640)
