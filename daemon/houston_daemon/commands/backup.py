@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from houston_daemon.recorder.upkeep import backup, backups
+from houston_daemon.recorder.upkeep import backup, backups, places
 from houston_daemon.recorder.upkeep.backup import Manifest
 from houston_shared import out
 from houston_shared.config import Loaded
@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         found = backup.listed(loaded.home, arguments.to)
         if not found and not arguments.json:
             out.note("There is no backup. next: houston backup")
+        for path in places.left(arguments.to or loaded.home.backups, backup.UNFINISHED):
+            out.note(f"{path} was cut short; the next backup there removes it.")
         for one in found:
             _say(one, arguments.json, _row(one))
         return int(ExitCode.DONE)

@@ -1,7 +1,10 @@
 """`houston backup`: made while the daemon works, a home itself, restored and gone on with."""
 
+import fcntl
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ import pytest
 from houston_daemon.recorder.upkeep import backup, backups
 from houston_daemon.recorder.upkeep.repair import repair
 from houston_daemon.recorder.verify import verify
+from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from tests.support import station as real
@@ -68,7 +72,7 @@ def test_made_under_load_restored_elsewhere_and_gone_on_with(
 
 
 def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Path) -> None:
-    """A restored home waits; also when it is told to go on while the first still has the rollout."""
+    """A restored home waits; also when it shall go on while the first still has the rollout."""
     engine = station.script([{**STEP, "delay": 0.05}] * 600)
     station.start()
     (rollout,) = station.rollout(station.task(sandbox="none"), engine)
@@ -89,7 +93,8 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
         assert f"the home {station.home} is at work" in held["reason"]
         before = held["steps"]
         terminal = station.host_root / "rollouts" / rollout
-        station.until(lambda n=station.show(rollout)["steps"]: station.show(rollout)["steps"] > n)
+        steps = station.show(rollout)["steps"]
+        station.until(lambda: station.show(rollout)["steps"] > steps, why="the first goes on")
         assert (terminal / "holder").read_text() == str(station.home)
         station.stop()
         other.run("rollout", "resume", rollout)
@@ -105,8 +110,8 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
         held = station.until(lambda: _paused_by(station, rollout, "host"), 20, "now the first")
         assert str(other.home) in held["reason"]
         station.run("rollout", "cancel", rollout)
-        steps = other.show(rollout)["steps"]
-        other.until(lambda: other.show(rollout)["steps"] > steps, why="nobody ended its terminals")
+        last = other.show(rollout)["steps"]
+        other.until(lambda: other.show(rollout)["steps"] > last, why="nobody ended its terminals")
     finally:
         other.clear()
     assert other.run("verify").stdout.startswith("Sound")
@@ -201,6 +206,63 @@ def test_a_wrong_backup_is_refused_before_anything_is_done(tmp_path: Path) -> No
     for good in (home.backups, Path(made.name), home.backups / made.name):
         assert backups.one(home, good) == home.backups / made.name
     assert repair(home, Path(made.name)).changed
+
+
+KILLED = """
+import os, signal
+from houston_daemon.recorder.upkeep import {module}
+from houston_shared.command import main
+
+{module}.{before} = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+"""A command that is killed when it comes to one of its functions."""
+
+
+def houston(home: Home, *words: str, code: int = 0, killed: str = "") -> str:
+    start = ["-c", killed] if killed else ["-m", "houston_shared.command"]
+    done = subprocess.run(
+        [sys.executable, *start, *words, "--home", str(home.path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def test_what_a_killed_copy_leaves_is_shown_and_removed_by_the_next(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    worker = station.working()
+    worker.step(1)
+    worker.say(wire.Moved, state="finished")
+    station.stop()
+    home, archive = station.home, ("rollout", "archive", worker.rollout, "--yes")
+    houston(home, "backup", code=-9, killed=KILLED.format(module="backup", before="_checked"))
+    (half,) = home.backups.iterdir()
+    assert f"{half} was cut short" in houston(home, "backup", "--list")
+    houston(home, "backup")
+    assert not half.exists()
+    assert "cut short" not in houston(home, "backup", "--list")
+    killed = KILLED.format(module="copying", before="os.fsync")
+    houston(home, *archive, code=-9, killed=killed)
+    (half,) = home.archives.iterdir()
+    assert half.name.endswith(".new")
+    houston(home, *archive)
+    assert [path.suffix for path in home.archives.iterdir()] == [".zst"]
+
+
+def test_a_copy_is_never_written_among_the_files_of_the_home(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    station.stop()
+    for place in (station.home.blobs, station.home.path, station.home.backups / "mine"):
+        assert "lies in the home" in houston(station.home, "backup", "--to", str(place), code=2)
+    station.home.backups.mkdir()
+    fd = os.open(station.home.backups, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)  # as another backup that is being made
+    assert "is being written" in houston(station.home, "backup", code=75)
+    os.close(fd)
+    houston(station.home, "backup", "--to", str(station.home.backups))
+    assert verify(station.home).findings == ()
 
 
 def test_an_unsound_home_makes_no_backup(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from houston_daemon.recorder.upkeep import copying
+from houston_daemon.recorder.upkeep import copying, places
 from houston_daemon.recorder.verify_events import COLUMNS
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import ExitCode, HoustonError
@@ -26,6 +26,7 @@ from houston_shared.store import blobs, chain, opening, schema
 from houston_shared.store.in_order import OF_ROLLOUT
 
 SUFFIX = ".houston.zst"
+UNFINISHED = f"*{SUFFIX}.new"
 _NAMES = COLUMNS.split(", ")
 _BODY, _BLOB, _ERASED, _HASH = 7, 8, 9, 10
 
@@ -48,8 +49,9 @@ def write(home: Home, rollout: str, to: Path | None = None) -> tuple[Path, Manif
     folder = to or home.archives
     path = folder / f"{rollout}-{copying.stamp()}{SUFFIX}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copying.write(path, _packed(home, rollout))
+        with places.alone(home, folder, home.archives, UNFINISHED):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            copying.write(path, _packed(home, rollout))
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
             f"The archive {path} cannot be written: {problem}.",

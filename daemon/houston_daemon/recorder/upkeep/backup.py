@@ -15,15 +15,18 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.recorder import damage, head_file
-from houston_daemon.recorder.upkeep import copying, restored
+from houston_daemon.recorder.upkeep import copying, places, restored
 from houston_daemon.recorder.verify import verify
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
-from houston_shared.home import Home
+from houston_shared.home import Home, unreadable
 from houston_shared.store import blobs, schema
 
 LEFT_ALONE = ("houston.toml", "logs", "backups", "archives", "damaged", "service.env")
 """What may lie in a home that is restored: no part of its store."""
+
+UNFINISHED = ".20??????T??????.???Z.new"
+"""Names of half backups."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -59,10 +62,15 @@ def make(home: Home, to: Path | None = None, periodic: bool = False) -> Manifest
     nothing is left then), or when it cannot be written.
     """
     parent = to or home.backups
+    _there(home)
+    with places.alone(home, parent, home.backups, UNFINISHED):
+        return _make(home, parent, periodic)
+
+
+def _make(home: Home, parent: Path, periodic: bool) -> Manifest:
     name = copying.stamp()
     beside = Home(parent / f".{name}.new")
     try:
-        _there(home)
         beside.blobs.mkdir(mode=0o700, parents=True)
         held = _copy(home, beside)
         manifest = _checked(home, beside, name, held, periodic)
@@ -148,7 +156,11 @@ def restore(folder: Path, home: Home) -> tuple[Manifest, list[str]]:
 
 
 def _there(home: Home) -> None:
-    if not home.database.is_file():
+    try:
+        there = home.database.is_file()
+    except OSError as problem:
+        raise unreadable(home.path, problem) from None
+    if not there:
         raise HoustonError(
             f"There is no database in the home {home.path}.",
             "There is nothing to back up.",
