@@ -77,6 +77,28 @@ def test_what_the_table_does_not_know_needs_an_operator() -> None:
 
 
 @needs_root
+def test_who_is_named_and_kept_out_is_said_and_who_is_none_refused() -> None:
+    group = grp.getgrgid(NOBODY).gr_name
+    with open_place() as place:
+        station = real.Station(place)
+        station.home.mkdir()
+        file = station.home / "houston.toml"
+        named = '[roles]\noperators = ["daemon", "nobody"]\n'
+        file.write_text(f'[daemon]\ngroup = "{group}"\n{named}')
+        said = station.run("daemon", "start").stderr
+        try:
+            assert f"names daemon, not in the group {group}" in said
+            assert "names daemon" in station.run("daemon", "logs").stdout
+        finally:
+            station.stop()
+        file.write_text('[roles]\noperators = ["nobdoy"]\n')
+        refused = station.run("daemon", "start", code=78).stderr
+        assert str(file) in refused
+        assert "nobdoy" in refused
+        assert "next:" in refused
+
+
+@needs_root
 def test_a_group_reads_a_home_that_was_its_owner_s_alone() -> None:
     """All of it, from the first start with the group on: also what a killed daemon left."""
     group = grp.getgrgid(NOBODY).gr_name

@@ -4,6 +4,7 @@ import argparse
 import signal
 
 from houston_daemon.service.launch import Launched, already, launch
+from houston_daemon.service.role_checks import warning
 from houston_daemon.service.systemd import own_unit
 from houston_shared import out
 from houston_shared.config import Loaded
@@ -33,6 +34,8 @@ def say(launched: Launched, loaded: Loaded) -> None:
         out.line(f"already running (pid {launched.pid}, since {launched.since})")
     else:
         out.line(f"running on {loaded.home.path} (pid {launched.pid})")
+        if said := warning(loaded):
+            out.note(f"warning: {said}")
     if loaded.home.run.parent != loaded.home.path:
         out.note(f"its sockets are in {loaded.home.run}: the home's path is too long for them")
 

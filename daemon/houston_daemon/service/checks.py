@@ -20,6 +20,7 @@ from houston_daemon.hosts.sandbox import Sandbox
 from houston_daemon.service import machine_checks
 from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.finding import Check, Finding, ok
+from houston_daemon.service.role_checks import check_roles, warning
 from houston_shared import lock
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
@@ -86,6 +87,19 @@ def sandbox(_: Loaded) -> Iterator[Finding]:
     else:
         without = "" if seccomp.here() else "; no filter of system calls for this architecture"
         yield ok("sandbox", f"bubblewrap started a process{without}")
+
+
+def roles(loaded: Loaded) -> Iterator[Finding]:
+    """Whether who is named in `[roles]` exists, and is let in."""
+    try:
+        check_roles(loaded)
+    except HoustonError as problem:
+        yield Finding("roles", "fail", problem.cause, problem.next)
+        return
+    if said := warning(loaded):
+        yield Finding("roles", "warn", said)
+    else:
+        yield ok("roles", f"group: {loaded.config.daemon.group or 'none, the owner alone'}")
 
 
 def limits(_: Loaded) -> Iterator[Finding]:
@@ -166,6 +180,7 @@ ALL: tuple[Check, ...] = (
     machine_checks.descriptors,
     machine_checks.clock,
     machine_checks.redacted,
+    roles,
     programs,
     sandbox,
     limits,

@@ -23,6 +23,7 @@ from houston_daemon.service.logs import NURSERY, Logs
 from houston_daemon.service.metrics import Figures
 from houston_daemon.service.notify import extend_timeout, notify
 from houston_daemon.service.nursery import Birth
+from houston_daemon.service.role_checks import check_roles, warning
 from houston_daemon.service.run_folder import settle
 from houston_daemon.service.systemd import MARK, own_unit
 from houston_daemon.service.workers import Workers
@@ -103,11 +104,15 @@ def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
     make_folders(loaded.home)
     install(loaded.config)  # before the first line is logged and the first child started
     try:
-        return open_log(
+        log = open_log(
             loaded.home.logs / "daemon.log", settings.log_mb, settings.log_files, foreground
         )
     except OSError as problem:
         raise unusable(loaded.home, problem) from None
+    check_roles(loaded)
+    if said := warning(loaded):
+        LOGGER.warning("%s", said)
+    return log
 
 
 def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
