@@ -30,9 +30,9 @@ class Daemon(Settings, frozen=True):
     """Rollouts with a worker at the same time; more wait in `queued`."""
     group: str = ""
     """Unix group whose members may attach (home 0750, sockets 0660); empty for the owner only."""
-    drain_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    drain_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 10.0
     """How long a stop may take in all; workers have six tenths of it to come to a safe point."""
-    silent_seconds: Annotated[float, msgspec.Meta(ge=2)] = 60.0
+    silent_seconds: Annotated[float, msgspec.Meta(ge=2, le=86_400)] = 60.0
     """A worker that has said nothing for so long (each says something every second) is taken for
     hung: it is killed, and its rollout goes on with another."""
     engine_patience_seconds: Annotated[float, msgspec.Meta(ge=0)] = 30.0
@@ -48,11 +48,11 @@ class Metrics(Settings, frozen=True):
 
     file: str = ""
     """File that is rewritten every `seconds` (for node_exporter's textfile collector); from the
-    folder of the home."""
+    folder of the home, where its name must end in `.prom`."""
     listen: str = ""
     """Address of an HTTP endpoint, e.g. `127.0.0.1:9464`; it answers `/metrics` to whoever can
     reach it."""
-    seconds: Annotated[float, msgspec.Meta(ge=0.1)] = 1.0
+    seconds: Annotated[float, msgspec.Meta(ge=0.1, le=86_400)] = 1.0
     """How old the figures may be."""
 
 

@@ -19,6 +19,7 @@ from houston_daemon.service.metrics_page import page
 from houston_daemon.service.metrics_totals import Totals
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
 from houston_shared.wire import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,12 +31,15 @@ class Figures:
     """Puts the page together, again and again; `text` is the newest."""
 
     def __init__(self, loaded: Loaded) -> None:
-        """Take the address; nothing runs yet. Raises ConfigurationError when it cannot be had."""
+        """Take the address; nothing runs yet.
+
+        Raises ConfigurationError when it cannot be had, or when the file is something else.
+        """
         settings = loaded.config.metrics
         self.text = b""
         self._home = loaded.home
         self._seconds = settings.seconds
-        self._file = loaded.home.path / settings.file if settings.file else None
+        self._file = _place(loaded.home, settings.file) if settings.file else None
         self._totals = Totals(loaded.home.database)
         self._problem = ""
         self._ended = threading.Event()
@@ -79,6 +83,24 @@ class Figures:
             return self._recorder.status(PATIENCE_SECONDS)
         except (HoustonError, TimeoutError):
             return None
+
+
+def _place(home: Home, name: str) -> Path:
+    """The file, which is rewritten for ever: raises ConfigurationError where that would destroy
+    anything. In a home only `*.prom` is nobody else's."""
+    file = home.path / name
+    inside = file.resolve().is_relative_to(home.path.resolve())
+    if inside and file.suffix != ".prom":
+        why = "what lies in the home is the daemon's, but for files that end in .prom"
+    elif os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
+        why = "it is there, and no regular file"
+    else:
+        return file
+    raise ConfigurationError(
+        f"`metrics.file` = {name!r} cannot be written: {why}.",
+        "The daemon was not started.",
+        "Name a file of its own such as /var/lib/node_exporter/houston.prom.",
+    )
 
 
 def _write(file: Path, text: bytes) -> None:

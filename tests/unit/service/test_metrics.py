@@ -213,3 +213,15 @@ def test_an_address_that_cannot_be_had_keeps_the_daemon_from_starting(
         taken = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ConfigurationError, match="`metrics"):
             figures(written, listen=address.format(taken=taken))
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["houston.db", "chain.head", "blobs/x", "../home/houston.toml", "/dev/full", "run/f.prom"],
+)
+def test_a_file_that_is_something_else_keeps_the_daemon_from_starting(
+    written: WrittenHome, file: str
+) -> None:
+    (written.home.path / "run" / "f.prom").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"`metrics\.file` = .* cannot be written"):
+        figures(written, file=file)

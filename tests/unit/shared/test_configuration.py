@@ -10,6 +10,7 @@ from houston_shared.home import IPC_PATH_LIMIT, Home
 from houston_shared.task import load_task
 
 WRONG_CONFIGURATIONS = {
+    "a wait without an end": ("[daemon]\ndrain_seconds = inf\n", ["drain_seconds", "86400"]),
     "an unknown key": ("[daemon]\nmax_rolouts = 1", ["daemon.max_rolouts", "max_rollouts"]),
     "an unknown section": ("[deamon]\n", ["deamon", "daemon"]),
     "a wrong type": ('[daemon]\nmax_rollouts = "many"', ["daemon.max_rollouts", "'many'"]),
