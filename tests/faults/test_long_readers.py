@@ -102,13 +102,20 @@ def test_a_foreign_reader_is_named_and_writers_wait_for_it(station: Station) -> 
     assert verify(station.home).findings == ()
 
 
-@pytest.mark.parametrize("state", ["running", "stopped"])
-def test_a_command_of_ours_that_is_in_the_way_is_ended(
-    station: Station, state: str, monkeypatch: pytest.MonkeyPatch
+ENDED = {
+    ("running", "houston_shared.command"): "END_SECONDS",
+    ("stopped", "houston_shared.command"): "END_SECONDS",
+    ("running", "a-tool-of-somebody"): "FOREIGN_SECONDS",
+}
+
+
+@pytest.mark.parametrize(("state", "program"), ENDED)
+def test_what_is_in_the_way_and_may_be_ended_is_ended(
+    station: Station, state: str, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "END_SECONDS", 0.5)
+    monkeypatch.setattr(checkpoints, ENDED[state, program], 0.5)
     writer = Writer(station)
-    holder = Holder(station.home.database, "houston_shared.command")
+    holder = Holder(station.home.database, program)
     try:
         if state == "stopped":
             os.kill(holder.process.pid, signal.SIGSTOP)

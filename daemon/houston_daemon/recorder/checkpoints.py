@@ -2,7 +2,8 @@
 
 SQLite cannot begin the WAL anew while a read transaction needs it. So when it has grown, the
 readers that hold it are named; when it has grown further, workers are told to wait, and a
-`houston` command that holds them up is ended. The WAL is never longer than 64 MiB.
+`houston` command that holds them up is ended, later any program that may be. A reader of another
+user is only named, unless the daemon is root. The WAL is never longer than 64 MiB.
 """
 
 import logging
@@ -34,6 +35,8 @@ PATIENCE_MS = 20
 """How long one try waits for readers; a short transaction ends by itself."""
 END_SECONDS = 10.0
 """How long workers wait before a `houston` command that holds them up is ended."""
+FOREIGN_SECONDS = 60.0
+"""The same before another program is ended that this user may end: it has been named by then."""
 MB = 1_000_000
 
 
@@ -137,11 +140,12 @@ class Checkpoints:
         self._say(
             f"WAL FULL: rollouts paused at {used // MB} MB until a read transaction ends: {who}"
         )
-        if now - self._waiting_since >= END_SECONDS:
-            for reader in readers:
-                if reader.ours:
-                    wal_readers.end(reader, hard=reader.pid in self._asked)
-                    self._asked.add(reader.pid)
+        waited = now - self._waiting_since
+        for reader in readers:
+            due = (reader.ours and waited >= END_SECONDS) or waited >= FOREIGN_SECONDS
+            if due and reader.endable:
+                wal_readers.end(reader, hard=reader.pid in self._asked)
+                self._asked.add(reader.pid)
 
     def _settled(self) -> None:
         if self._waiting_since is not None:

@@ -31,6 +31,8 @@ class Holder(NamedTuple):
     """Its command line, safe to show; empty where it cannot be read."""
     ours: bool
     """Whether it is a `houston` command of this user, and not this process."""
+    endable: bool = False
+    """Whether this process may end it: one of this user, or any where this user is root."""
 
     def __str__(self) -> str:
         return f"pid {self.pid} ({self.command[:SHOWN] or 'unknown'})"
@@ -71,8 +73,10 @@ def _holder(pid: int) -> Holder:
     place = Path(f"/proc/{pid}")
     try:
         words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        mine = place.stat().st_uid == os.geteuid() and pid != os.getpid()
+        me, uid = os.geteuid(), place.stat().st_uid
     except OSError:
         return Holder(pid, "", False)
     own = any(word.startswith(_OWN) or word.endswith("/houston") for word in words)
-    return Holder(pid, safe(" ".join(words).strip()), mine and own)
+    other = pid != os.getpid()
+    mine, may = other and uid == me, other and me in (0, uid)
+    return Holder(pid, safe(" ".join(words).strip()), mine and own, may)
