@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from houston_daemon.service import ready
 from houston_daemon.service.first_folders import make_folders
@@ -60,6 +61,7 @@ def launch(loaded: Loaded) -> Launched:
 def _launch(loaded: Loaded) -> Launched | None:
     """One try; None when another daemon took the home, and has let it go since."""
     make_folders(loaded.home)
+    end = _end_of(loaded.home.logs / "daemon.log")
     reading, writing = os.pipe()
     try:
         process = _spawn(loaded, writing)
@@ -80,7 +82,7 @@ def _launch(loaded: Loaded) -> Launched | None:
     finally:
         os.close(reading)
     if report is None:
-        raise _died(loaded, process)
+        raise _died(loaded, process, end)
     if report.running:
         return _running(loaded, report.running)
     if not report.ready:
@@ -146,10 +148,25 @@ def _running(loaded: Loaded, owner: Owner) -> Launched | None:
     return Launched(owner.pid, owner.since)
 
 
-def _died(loaded: Loaded, process: "subprocess.Popen[bytes]") -> HoustonError:
+def _died(loaded: Loaded, process: "subprocess.Popen[bytes]", end: tuple[int, int]) -> HoustonError:
+    """end: where the log ended before it was started; what others wrote is no cause of its end."""
     code = process.wait()
     log = loaded.home.logs / "daemon.log"
+    inode, size = _end_of(log)
+    new = size - end[1] if inode == end[0] else size
+    said = last_line(log, new) if new > 0 else ""
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
     return HoustonError(
-        f"The daemon ended (exit code {code}) before it was ready: {last_line(log)}",
-        next=f"See {log}.",
+        f"The daemon ended ({how}) before it was ready: {said or 'it wrote nothing'}",
+        "The daemon was not started.",
+        f"See {log}.",
     )
+
+
+def _end_of(log: Path) -> tuple[int, int]:
+    """Inode and size of a log; zeros while there is none."""
+    try:
+        found = log.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_size

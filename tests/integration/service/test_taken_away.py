@@ -80,3 +80,13 @@ def test_logs_are_closed_to_others_and_that_is_said() -> None:
             done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
             assert done.returncode == 1
             assert "daemon.log cannot be read: Permission denied." in done.stderr
+
+
+def test_a_start_that_is_killed_names_no_line_of_an_earlier_daemon(station: Station) -> None:
+    log = station.home / "logs" / "daemon.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("2026-01-01T00:00:00Z ERROR the disk of yesterday\n")
+    station.environment["HOUSTON_FAULTS"] = "supervisor.lock.before=kill"
+    said = station.run("daemon", "start", code=1).stderr
+    assert "The daemon ended (signal 9) before it was ready: it wrote nothing" in said
+    del station.environment["HOUSTON_FAULTS"]
