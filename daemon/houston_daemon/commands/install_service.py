@@ -45,6 +45,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     file = _folder(arguments.system) / name
     if arguments.remove:
         return _remove(file, arguments.system)
+    if "\n" in str(loaded.home.path):
+        raise HoustonError(
+            f"The home {str(loaded.home.path)!r} has a line break, which no unit can hold.",
+            "No unit was installed.",
+            "Name a --home without one.",
+            ExitCode.CONFIGURATION,
+        )
     unit = Unit(
         loaded=loaded,
         name=name,

@@ -136,13 +136,14 @@ def _variables(unit: Unit) -> list[tuple[str, str]]:
 def _word(text: str) -> str:
     """A word as systemd reads it (systemd.syntax(7)): quoted where it must be."""
     plain = all(letter.isalnum() or letter in "/._-=:+@," for letter in text)
-    escaped = _value(text).replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\n", "\\n")
     return text if plain and text else f'"{escaped}"'
 
 
 def _value(text: str) -> str:
-    """Text of which systemd takes every sign as it is, but a line's end."""
-    return text.replace("%", "%%").replace("\n", " ")
+    """Text of which systemd takes every sign as it is; a line's end it could not have."""
+    return text.replace("%", "%%")
 
 
 def setuid_bwrap() -> bool:

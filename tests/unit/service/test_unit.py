@@ -121,6 +121,15 @@ def test_it_is_written_where_systemd_looks_and_removed_again(
     assert "there is no" in managed.run("daemon", "install-service", "--remove").stdout
 
 
+def test_a_line_break_is_never_turned_into_something_else(managed: Station) -> None:
+    managed.environment["HOUSTON__CONSOLE__NAME"] = "Ada\nExecStart=/bin/false"
+    shown = managed.run("daemon", "install-service", "--print").stdout
+    assert 'Environment="HOUSTON__CONSOLE__NAME=Ada\\nExecStart=/bin/false"' in shown
+    managed.environment["HOUSTON_HOME"] += "\nhome"
+    said = managed.run("daemon", "install-service", "--print", code=78).stderr
+    assert "has a line break, which no unit can hold. No unit was installed." in said
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_a_unit_is_stopped_before_its_file_goes(
     managed: Station, tmp_path: Path, works: bool
