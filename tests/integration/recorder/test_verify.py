@@ -257,11 +257,7 @@ def test_a_harmed_wal_is_a_cut_end(tmp_path: Path, harm: str) -> None:
     else:
         wal.unlink()
         home.database.with_name("houston.db-shm").unlink(missing_ok=True)
-    if harm == "deleted":
-        with pytest.raises(HoustonError, match="no tables yet"):
-            verify(home)
-    else:
-        assert "The end was cut" in texts(verify(home))
+    assert "The end was cut" in texts(verify(home))
     # Writing behind the cut would hide it: the recorder refuses, too.
     with pytest.raises(HoustonError) as problem:
         Station(home.path).start()
