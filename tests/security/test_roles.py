@@ -98,6 +98,34 @@ def test_who_is_named_and_kept_out_is_said_and_who_is_none_refused() -> None:
         assert "next:" in refused
 
 
+_STOP = """
+import importlib.metadata, os, sys, tomllib
+import houston_daemon.commands.stop
+from houston_shared.command import main
+from houston_shared.control_client import ControlClient
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+sys.exit(main(["daemon", "stop"]))
+"""
+
+
+@needs_root
+def test_who_may_not_stop_the_daemon_hears_who_may() -> None:
+    with open_place() as place:
+        station = real.Station(place)
+        station.environment["HOUSTON__DAEMON__GROUP"] = grp.getgrgid(NOBODY).gr_name
+        station.start()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _STOP],
+                env=station.environment, capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert done.returncode == 1, done.stderr
+            assert "Ask an operator: root" in done.stderr
+            assert station.pid
+        finally:
+            station.clear()
+
+
 @needs_root
 def test_a_group_reads_a_home_that_was_its_owner_s_alone() -> None:
     """All of it, from the first start with the group on: also what a killed daemon left."""

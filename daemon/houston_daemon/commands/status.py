@@ -86,11 +86,11 @@ def _down(state: str, loaded: Loaded, last_error: str) -> dict[str, object]:
 
 
 def _death(died: Owner, said: str) -> DaemonNotRunning:
-    last = f" Its log ends: {said}" if said else ""
+    last = f"\n  its log ends: {said}" if said else ""
     return DaemonNotRunning(
         f"No daemon runs; the last one (pid {died.pid}, since {died.since}) did not come to its "
-        f"own end.{last}",
-        "What was acknowledged is stored; rollouts go on at the next start.",
+        "own end.",
+        f"What was acknowledged is stored; rollouts go on at the next start.{last}",
     )
 
 
@@ -106,19 +106,19 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
         f"{status.state} on {status.home} (pid {status.pid}, for {up}, epoch {status.epoch}, "
         f"{status.version})"
     )
-    out.line(f"  rollouts  {counts or 'none'}; {status.workers} workers")
+    out.line(f"  rollouts  {counts or 'none'}; {_count(status.workers, 'workers')}")
     for name, state in sorted(status.engines.items()):
         out.line(f"  engine    {name}: {state}")
     for one in waiting:
         out.line(f"  engine    {one.engine}: {one.said}")
     out.line(
         f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
-        f"ack p99 {status.ack_p99_ms:.1f} ms, log {status.wal_mb:.1f} MB, "
+        f"ack p99 {status.ack_p99_ms:.1f} ms, WAL {status.wal_mb:.1f} MB, "
         f"disk {status.disk_free_mb:,.0f} MB free"
     )
     out.line(f"  limits    of processes and memory: by {status.limits}")
     out.line(f"  consoles  {status.consoles}; search lags {status.search_lag} events")
-    restarts = ", ".join(f"{count} {part}" for part, count in status.restarts.items() if count)
+    restarts = ", ".join(_count(n, part) for part, n in status.restarts.items() if n)
     out.line(f"  backup    {_backed(status)}")
     if restarts:
         out.line(f"  restarts  {restarts}, since the daemon's start")
@@ -126,6 +126,11 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
         out.line(f"  trouble   {name}: {said}")
     if status.last_error:
         out.line(f"  last error: {status.last_error}")
+
+
+def _count(number: int, parts: str) -> str:
+    """`1 worker`, `2 workers`, `1 nursery`."""
+    return f"{number} {parts.removesuffix('s') if number == 1 else parts}"
 
 
 def _backed(status: Status) -> str:

@@ -15,7 +15,7 @@ from houston_daemon.service.forcing import leaving_seconds
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import HoustonError
+from houston_shared.errors import DaemonNotRunning, HoustonError, NoAnswer
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, holder
 from houston_shared.wire import StopDaemon
@@ -49,9 +49,10 @@ def halt(loaded: Loaded, keep_engine: bool) -> Halted:
     if owner is None:
         return Halted(0, engines=() if keep_engine else _end_engines(home))
     stood = _let_go_on(owner.pid)
-    asked = _asked(home, keep_engine)
-    if not asked and owner.pid:
-        _signal(owner.pid, signal.SIGTERM)
+    refused = _refused(home, keep_engine)
+    asked = refused is None
+    if refused and owner.pid:
+        _signal(owner.pid, signal.SIGTERM, refused)
     patience = leaving_seconds(loaded) + AFTER_SECONDS
     forced = ""
     if not _gone(home, patience if asked else min(patience, SILENT_SECONDS)):
@@ -82,21 +83,25 @@ def _immortal(pid: int) -> HoustonError:
     )
 
 
-def _asked(home: Home, keep_engine: bool) -> bool:
+def _refused(home: Home, keep_engine: bool) -> HoustonError | None:
+    """Ask it to stop; why it does not, None when it does."""
     try:
         with ControlClient(home, ASK_SECONDS) as client:
             client.ask(StopDaemon(keep_engine=keep_engine))
-    except HoustonError:
-        return False  # it hangs, or ended this moment: a signal follows, or nothing is needed
-    return True
+    except HoustonError as problem:
+        return problem  # it hangs, or ended this moment: a signal follows, or nothing is needed
+    return None
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(pid: int, number: signal.Signals, refused: HoustonError | None = None) -> None:
+    """refused: what the daemon itself said, shown where this user may not signal it either."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
         return
     except PermissionError:
+        if refused and not isinstance(refused, (DaemonNotRunning, NoAnswer)):  # it says who may
+            raise refused from None
         raise HoustonError(
             f"The daemon (pid {pid}) belongs to another user.", "It was not stopped."
         ) from None

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import pwd
 import resource
 import shutil
 import tempfile
@@ -34,7 +35,9 @@ def home(loaded: Loaded) -> Iterator[Finding]:
     path = loaded.home.path
     nearest = next(place for place in (path, *path.parents) if place.exists())
     found = kind(path)
-    if found in NETWORK:
+    if (owner := _other_owner(nearest)) and nearest == path:
+        yield _guest(path, owner)
+    elif found in NETWORK:
         yield Finding("home", "fail", f"{path} on {found}", "Name a --home on a local disk.")
     elif not _writable(nearest):
         yield Finding("home", "fail", f"{path} cannot be written", "Name another --home.")
@@ -44,6 +47,25 @@ def home(loaded: Loaded) -> Iterator[Finding]:
     else:
         yield ok("home", f"{path} on {found}")
     yield _room(nearest)
+
+
+def _other_owner(folder: Path) -> str:
+    """Whose it is, where that is neither this user nor root."""
+    uid = folder.stat().st_uid
+    if os.geteuid() in (0, uid):
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _guest(path: Path, owner: str) -> Finding:
+    """For a member of the group: what is checked here is its owner's to mend."""
+    if os.access(path, os.R_OK | os.X_OK):
+        return ok("home", f"{path} is {owner}'s, and this user may read it")
+    step = f"Ask {owner} to set `daemon.group` to a group of yours."
+    return Finding("home", "fail", f"{path} is {owner}'s, and closed to this user", step)
 
 
 def _room(folder: Path) -> Finding:

@@ -50,6 +50,8 @@ class _Past:
     not_before: float = 0.0
     said: str = ""
     """What its worker wrote last before it died."""
+    how: str = ""
+    """The exit code or signal of the last death."""
 
 
 Launch = Callable[[Assignment, str], None]
@@ -104,7 +106,7 @@ class Workers:
                 then = "runs again" if rollout in self._live else f"again in {wait:.0f} s"
                 found[f"worker of {rollout}"] = (
                     f"died {past.deaths} of {DEATHS_LIMIT} times without a step between; "
-                    f"{then}; last: {past.said}"
+                    f"{then}; last ({past.how}): {past.said}"
                 )
         for rollout, live in self._live.items():
             if live.silent:
@@ -243,15 +245,26 @@ class Workers:
         past.deaths = 1 if steps > past.steps else past.deaths + 1
         past.steps = steps
         said = past.said = said or last_line(self._log_of(rollout)) or "it wrote nothing"
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        how = past.how = _how(code)
         if past.deaths >= DEATHS_LIMIT:
-            LOGGER.error("rollout %s fails: %s deaths; last: %s", rollout, past.deaths, said)
-            return f"its worker ended {past.deaths} times without a step between; last: {said}"
+            last = f"last ({how}): {said}"
+            LOGGER.error("rollout %s fails: %s deaths; %s", rollout, past.deaths, last)
+            return f"its worker ended {past.deaths} times without a step between; {last}"
         self.restarts += 1
         delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (past.deaths - 1))
         past.not_before = now + delay
         LOGGER.warning("worker of %s ended (%s); again in %g s: %s", rollout, how, delay, said)
         return ""
+
+
+def _how(code: int) -> str:
+    """How a process ended, as the kernel or it said."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
 
 
 def _send(pid: int, number: signal.Signals) -> None:
