@@ -75,7 +75,7 @@ layers: $(BIN)/.dev
 
 # Real processes on two cores get in each other's way: what fails beside others must pass alone.
 unit: $(BIN)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.

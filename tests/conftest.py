@@ -1,4 +1,9 @@
-"""Fixtures for every test: a station that is always stopped, its engine too."""
+"""Fixtures for every test: a station that is always stopped, its engine too; and which come first.
+
+Files are given whole to the next worker that is free. Those that take long begin, so that no worker
+is left with one while the others have ended; models, which want every core, take turns with
+scenarios that mostly wait.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +11,39 @@ from pathlib import Path
 import pytest
 
 from tests.support.station import Station
+
+FIRST = (
+    "integration/end_to_end/test_real_model.py",
+    "faults/test_resume_leases.py",
+    "integration/service/test_leaving.py",
+    "faults/test_disk_full.py",
+    "integration/end_to_end/test_vllm.py",
+    "faults/test_recorder_dies.py",
+    "security/test_sandbox_escapes.py",
+    "engines/test_token_contract.py",
+    "integration/recorder/test_kill.py",
+    "security/test_sandbox_limits.py",
+    "integration/rollout/test_token_engine.py",
+    "integration/service/test_rollouts.py",
+    "integration/end_to_end/test_rough_tools.py",
+    "engines/test_cache.py",
+    "security/test_terminal_console.py",
+    "integration/end_to_end/test_kills.py",
+    "faults/test_resume_model.py",
+    "faults/test_terminated.py",
+    "integration/end_to_end/test_demo.py",
+    "console/test_hostile.py",
+    "integration/end_to_end/test_guidance_modes.py",
+    "faults/test_resume_budgets.py",
+)
+"""Files that take more than some twenty seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long files first; the others, and the tests of each, keep their order."""
+    here = Path(__file__).parent
+    turns = {here / name: turn for turn, name in enumerate(FIRST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 @pytest.fixture

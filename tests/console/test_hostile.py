@@ -32,20 +32,38 @@ CORPUS = (
     "$(touch /tmp/owned) `id` %s %d {0} {{}} \\x1b[31m",
 )
 
+PAIRS = list(zip(CORPUS[::2], (*CORPUS[1::2], CORPUS[0]), strict=True))
+"""Two to a rollout: each turn through the areas shows both."""
+
 
 def _fill(builder: HomeBuilder) -> None:
     with builder.bulk():
-        for index, text in enumerate(CORPUS):
+        for index, (text, other) in enumerate(PAIRS):
+            both = f"{text} {other}"
             name = f"r[/{index}"
-            builder.start(name, f"task-{index}", instructions=text)
-            builder.say(name, f"g{index}", text, author=text[:40])
-            call = (text[:30], {text[:20]: text, "nested": {"list": [text, 1, None]}})
-            diff = f"@@ -1 +1 @@\n-{text}\n+{text}"
-            change = FileChange(path=text[:40], kind="changed", added=1, removed=1, diff=diff)
-            spans = (TerminalSpan(host="local", terminal=text[:10], start=0, end=9),)
-            closing = {"files": (change,), "attention": (text[:12],), "spans": spans}
-            builder.whole(name, 1, text, (call,), (text,), **closing)
-            builder.begin(name, 2, text, malformed=text)
+            builder.start(name, f"task-{index}", instructions=both)
+            for at, said in enumerate((text, other)):
+                builder.say(name, f"g{index}.{at}", said, author=said[:40])
+            calls = [
+                (one[:30], {one[:20]: both, "nested": {"list": [both, 1, None]}})
+                for one in (text, other)
+            ]
+            changes = [
+                FileChange(
+                    path=one[:40], kind="changed", added=1, removed=1,
+                    diff=f"@@ -1 +1 @@\n-{both}\n+{both}",
+                )
+                for one in (text, other)
+            ]  # fmt: skip
+            spans = [
+                TerminalSpan(host="local", terminal=one[:10], start=0, end=9)
+                for one in (text, other)
+            ]
+            closing = {
+                "files": tuple(changes), "attention": (text[:12], other[:12]), "spans": tuple(spans)
+            }  # fmt: skip
+            builder.whole(name, 1, both, tuple(calls), (text, other), **closing)
+            builder.begin(name, 2, both, malformed=both)
         builder.state("r[/0", "failed", "worker", CORPUS[0])
 
 
@@ -69,7 +87,7 @@ def _check(seat: Seat, what: str) -> None:
 async def test_hostile_text_is_shown_harmless_everywhere(builder: HomeBuilder, sit: Sit) -> None:
     _fill(builder)
     async with sit(builder.home, "r[/0") as seat:
-        for index in range(len(CORPUS)):
+        for index in range(len(PAIRS)):
             await seat.app.open_rollout(f"r[/{index}")
             await seat.press("2", "z", "g")
             _check(seat, f"unfolded {index}")
@@ -97,7 +115,7 @@ async def test_hostile_text_survives_a_small_screen_and_resizing(
     builder: HomeBuilder, sit: Sit
 ) -> None:
     _fill(builder)
-    async with sit(builder.home, "r[/7", SMALL) as seat:
+    async with sit(builder.home, "r[/3", SMALL) as seat:
         await seat.press("z")
         for size in ((40, 12), (200, 60), (61, 20), SMALL):
             await seat.pilot.resize_terminal(*size)
