@@ -35,6 +35,11 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.json_line(done)
     else:
         _show(done)
+    if arguments.from_backup and not done.changed:
+        out.note(
+            "What an earlier repair set aside is not brought back; it is kept in"
+            f" {loaded.home.damaged}. Restore the backup as another home to see it."
+        )
     return int(ExitCode.DONE)
 
 
