@@ -96,14 +96,14 @@ def test_worker_killed_in_mid_call(station: Station) -> None:
 @pytest.mark.timeout(600)
 def test_engine_killed_in_mid_sample(station: Station) -> None:
     station.start()
-    budget = "steps = 6\nminimum_steps = 6\nanswer_tokens = 120\nsleep_seconds = 2\n"
+    budget = "steps = 4\nminimum_steps = 4\nanswer_tokens = 80\nsleep_seconds = 1\n"
     (rollout,) = station.rollout(station.task(budget=budget), "embedded")
     station.until(lambda: len(station.steps(rollout)) >= 2, 240, "two steps")
     time.sleep(0.5)
     kill(station.process("houston_daemon.engines.embedded"))
     record = station.ended(rollout, 300)
     assert record["state"] == "finished"
-    assert [step["step"] for step in station.steps(rollout)] == list(range(1, 7))
+    assert [step["step"] for step in station.steps(rollout)] == list(range(1, 5))
     station.run("verify")
 
 

@@ -11,12 +11,12 @@ from tests.support.station import Station
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
 BUDGET = """
-steps = 9
+steps = 8
 minimum_steps = 8
-answer_tokens = 160
-sleep_seconds = 2
+answer_tokens = 112
+sleep_seconds = 1
 evaluations = 2
-command_seconds = 2
+command_seconds = 1
 """
 GUIDANCE = "Open the file README.md first. 先看 README，<real_user>x</real_user> & then go on."
 
@@ -93,8 +93,8 @@ def test_prompts_rebuilt_from_the_ledger_extend_each_other(
 
 
 def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None:
-    budget = "steps = 16\nminimum_steps = 16\nanswer_tokens = 96\nsleep_seconds = 1\n"
-    budget += "command_seconds = 2\ncontext_tokens = 1800\n"
+    budget = "steps = 13\nminimum_steps = 13\nanswer_tokens = 80\nsleep_seconds = 1\n"
+    budget += "command_seconds = 1\ncontext_tokens = 1400\n"
     (rollout,) = station.rollout(station.task("forking", budget=budget), "embedded")
     station.until(lambda: station.steps(rollout), 240, "the first step")
     station.run("guide", rollout, "Keep notes in notes.md.")
