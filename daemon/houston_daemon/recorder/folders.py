@@ -41,12 +41,12 @@ def prepare(home: Home, group: str) -> None:
 def _open_within(home: Home, folder: Path, gid: int) -> None:
     """Let the group read what was written before it was let in.
 
-    Of blobs only where the folder is not yet the group's: there may be very many. Logs of engines
-    stay their owner's; the log of this start has been begun already.
+    Of blobs only where the folder is not yet the group's: there may be very many. Logs of
+    workers and engines stay their owner's; the daemon's of this start has been begun already.
     """
     files: Iterable[Path] = ()
     if folder == home.logs:
-        files = [*folder.glob("*.log*"), *folder.glob("workers/**/*")]
+        files = folder.glob("daemon.log*")
     elif folder == home.blobs and folder.stat().st_gid != gid:
         files = folder.rglob("*")
     for path in files:
