@@ -22,7 +22,7 @@ from tests.integration.rollout.test_token_engine import wait_for
 from tests.support.ledger import Ledger
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
-STEPS = 8
+STEPS = 6
 TASK = f"""
 workspace.source = "workspace"
 tools = ["think", "list_files", "finish"]
