@@ -30,6 +30,8 @@ FIRST_SECONDS = 30.0
 """How long one may be silent until its first word: it imports what workers need, in a second."""
 SILENT_SECONDS = 10.0
 """How long it may be silent after that: a birth takes milliseconds."""
+PING_SECONDS = 2.0
+"""Between an answer and the next question."""
 LOOK_SECONDS = 6.0
 """What one look counts of a silence at most: a daemon that was stopped itself heard nobody."""
 STEADY_SECONDS = 60.0
@@ -70,6 +72,7 @@ class Births:
         self._limit = FIRST_SECONDS
         """`patience`, once it has said something."""
         self._looked = 0.0
+        self._ping_at = 0.0
         self._pinged = False
         """Whether it was asked and has said nothing since."""
         self._silent = 0.0
@@ -102,8 +105,11 @@ class Births:
             return
         pid = self._process.pid
         if not self._pinged:
-            self._pinged, self._silent, self._starved = True, 0.0, starved(pid)
-            self._say(Ping())
+            # Not in every round: the answer wakes the loop, which would then never rest.
+            if now >= self._ping_at:
+                self._ping_at = now + PING_SECONDS
+                self._pinged, self._silent, self._starved = True, 0.0, starved(pid)
+                self._say(Ping())
             return
         self._silent += elapsed
         if self._silent - (starved(pid) - self._starved) > self._limit:
