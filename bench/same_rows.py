@@ -13,8 +13,8 @@ from typing import Any
 from bench.group_commit import CHECKPOINT_ROWS
 from bench.recorder_clients import Script
 
-from houston_daemon.recorder import ingest
-from houston_daemon.recorder.journal import Journal
+from houston_daemon.recorder.steps import ingest
+from houston_daemon.recorder.steps.journal import Journal
 from houston_shared import wire
 from houston_shared.store import schema
 

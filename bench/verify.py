@@ -26,10 +26,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from houston_daemon.recorder import head_file  # noqa: E402
-from houston_daemon.recorder.journal import body  # noqa: E402
+from houston_daemon.recorder.disk import head_file  # noqa: E402
+from houston_daemon.recorder.steps.journal import body  # noqa: E402
 from houston_daemon.recorder.upkeep import backup  # noqa: E402
-from houston_daemon.recorder.verify import verify  # noqa: E402
+from houston_daemon.recorder.upkeep.verify import verify  # noqa: E402
 from houston_shared import wire  # noqa: E402
 from houston_shared.home import Home  # noqa: E402
 from houston_shared.records import Call  # noqa: E402

@@ -6,12 +6,18 @@ and engine client). A test holds this table against the source.
 """
 
 POINTS: dict[str, tuple[str, str]] = {
-    "recorder.open.before": ("recorder/begin.py", "the database is opened, checked and migrated"),
+    "recorder.open.before": (
+        "recorder/begin.py",
+        "the database is opened, checked and migrated",
+    ),
     "recorder.epoch.before": (
         "recorder/begin.py",
         "the start is counted and what a crash left is settled, not committed",
     ),
-    "recorder.epoch.after": ("recorder/begin.py", "the new epoch is on disk, no socket is bound"),
+    "recorder.epoch.after": (
+        "recorder/begin.py",
+        "the new epoch is on disk, no socket is bound",
+    ),
     "recorder.bind.before": (
         "recorder/sockets.py",
         "a socket is bound; one of a dead daemon may lie there",
@@ -33,15 +39,15 @@ POINTS: dict[str, tuple[str, str]] = {
     ),
     "recorder.commit.after": ("recorder/batch.py", "a batch is committed, memory does not know it"),
     "recorder.append.between": (
-        "recorder/journal.py",
+        "recorder/steps/journal.py",
         "an event is inserted, its derived rows are not",
     ),
     "recorder.append.after": (
-        "recorder/journal.py",
+        "recorder/steps/journal.py",
         "an event and its rows are inserted, the chain in memory is the old one",
     ),
     "recorder.deliver.before": (
-        "recorder/guidance.py",
+        "recorder/steps/guidance.py",
         "an observation is stored, what people said is about to be joined to it",
     ),
     "recorder.answer.before": ("recorder/loop.py", "an answer is about to leave"),
@@ -49,13 +55,13 @@ POINTS: dict[str, tuple[str, str]] = {
     "recorder.publish.before": ("recorder/loop.py", "consoles are about to be told"),
     "recorder.tell.before": ("recorder/loop.py", "the supervisor is about to be told"),
     "recorder.blob.before": (
-        "recorder/blobs.py",
+        "recorder/disk/blobs.py",
         "a large body is about to be written beside its place",
     ),
-    "recorder.blob.written": ("recorder/blobs.py", "a large body is written and not synced"),
-    "recorder.blob.synced": ("recorder/blobs.py", "a large body is synced under another name"),
+    "recorder.blob.written": ("recorder/disk/blobs.py", "a large body is written and not synced"),
+    "recorder.blob.synced": ("recorder/disk/blobs.py", "a large body is synced under another name"),
     "recorder.blob.named": (
-        "recorder/blobs.py",
+        "recorder/disk/blobs.py",
         "a large body has its name, its folder is not synced",
     ),
     "recorder.blob.back": (
@@ -63,35 +69,35 @@ POINTS: dict[str, tuple[str, str]] = {
         "a large body is on disk, its transaction has not begun",
     ),
     "recorder.checkpoint.before": (
-        "recorder/checkpoints.py",
+        "recorder/disk/checkpoints.py",
         "the WAL is about to be copied into the database",
     ),
-    "recorder.checkpoint.after": ("recorder/checkpoints.py", "the WAL was copied"),
+    "recorder.checkpoint.after": ("recorder/disk/checkpoints.py", "the WAL was copied"),
     "recorder.head.before": (
-        "recorder/head_file.py",
+        "recorder/disk/head_file.py",
         "the head is about to be written beside its place",
     ),
-    "recorder.head.synced": ("recorder/head_file.py", "the head is synced under another name"),
+    "recorder.head.synced": ("recorder/disk/head_file.py", "the head is synced under another name"),
     "recorder.head.named": (
-        "recorder/head_file.py",
+        "recorder/disk/head_file.py",
         "the head has its name, the folder is not synced",
     ),
-    "recorder.ballast.made": ("recorder/ballast.py", "the ballast has its name and no bytes"),
+    "recorder.ballast.made": ("recorder/disk/ballast.py", "the ballast has its name and no bytes"),
     "recorder.alone.before": (
         "recorder/batch.py",
         "a batch failed, its messages are tried one by one",
     ),
-    "recorder.state.before": ("recorder/states.py", "a rollout is about to change its state"),
+    "recorder.state.before": ("recorder/steps/states.py", "a rollout is about to change its state"),
     "recorder.state.after": (
-        "recorder/states.py",
+        "recorder/steps/states.py",
         "a state is changed, who must hear it is not noted",
     ),
-    "recorder.assign.before": ("recorder/assignments.py", "a lease is about to be raised"),
+    "recorder.assign.before": ("recorder/steps/assignments.py", "a lease is about to be raised"),
     "recorder.ended.before": (
-        "recorder/assignments.py",
+        "recorder/steps/assignments.py",
         "the end of a worker is about to be noted",
     ),
-    "recorder.start.after": ("recorder/operate.py", "rollouts are queued, not committed"),
+    "recorder.start.after": ("recorder/people/operate.py", "rollouts are queued, not committed"),
     "recorder.close.before": (
         "recorder/loop.py",
         "a clean stop: the last checkpoint and head follow",
@@ -100,8 +106,11 @@ POINTS: dict[str, tuple[str, str]] = {
         "recorder/loop.py",
         "a clean stop: all is written, the database is open",
     ),
-    "search.page.before": ("recorder/search.py", "a page of the search index is not committed"),
-    "search.page.after": ("recorder/search.py", "a page of the search index is committed"),
+    "search.page.before": (
+        "recorder/searching/index.py",
+        "a page of the search index is not committed",
+    ),
+    "search.page.after": ("recorder/searching/index.py", "a page of the search index is committed"),
     "supervisor.lock.before": ("service/process.py", "the home is about to be taken"),
     "supervisor.lock.after": ("service/process.py", "the home is held, nothing else is done"),
     "supervisor.recorder.before": ("service/process.py", "the recorder is about to start"),

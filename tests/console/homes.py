@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.steps.journal import Key
 from houston_shared.records import (
     Call,
     ForkBody,

@@ -1,6 +1,6 @@
 """The account of a ground that a test drives by itself."""
 
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from tests.faults.ground import Ground, Speaker, history
 from tests.faults.history import check
 from tests.faults.stored import stored

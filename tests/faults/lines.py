@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from houston_daemon.recorder.ingest import slot
+from houston_daemon.recorder.steps.ingest import slot
 from houston_shared import records, wire
 from houston_shared.home import Home
 from tests.faults.history import Acked, Heard, History, Key, Spoken

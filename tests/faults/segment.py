@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from tests.faults import loads
 from tests.faults.ground import Ground, Speaker, history

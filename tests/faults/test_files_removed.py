@@ -10,7 +10,7 @@ import pytest
 
 from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.upkeep.repair import repair
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from tests.support.recorder_client import Station, until

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder import checkpoints
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.disk import checkpoints
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.store import expiry
 from houston_shared.store.async_reader import AsyncReader

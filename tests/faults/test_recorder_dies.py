@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import faults
 from houston_shared.fault_points import POINTS
 from houston_shared.home import Home

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.ingest import slot
+from houston_daemon.recorder.steps.ingest import slot
 from houston_daemon.rollout import ingest_client, sampling
 from houston_shared import wire
 from tests.faults.history import Acked, Heard, History, Key, Prompt

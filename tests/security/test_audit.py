@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.attempts import HOURLY, Attempts
-from houston_daemon.recorder.identity import Peer
+from houston_daemon.recorder.people.attempts import HOURLY, Attempts
+from houston_daemon.recorder.people.identity import Peer
 from houston_shared import wire
 from houston_shared.config import Daemon, Roles, fingerprint
 from tests.support.other_user import NOBODY, needs_root, open_place, speak

@@ -11,8 +11,8 @@ from typing import get_args
 
 import pytest
 
-from houston_daemon.recorder.identity import Identities
-from houston_daemon.recorder.roles import LEAST, RANK, NotAllowed
+from houston_daemon.recorder.people.identity import Identities
+from houston_daemon.recorder.people.roles import LEAST, RANK, NotAllowed
 from houston_shared import wire
 from houston_shared.config import Daemon, Roles
 from houston_shared.errors import ConfigurationError
@@ -228,7 +228,7 @@ def test_a_group_without_named_annotators_annotates_as_before() -> None:
 
 _MEMBERSHIP = """
 import sys, time
-from houston_daemon.recorder import identity
+from houston_daemon.recorder.people import identity
 from houston_shared.config import Roles
 identity._REMEMBER_SECONDS = 0.0
 identities = identity.Identities("", Roles(operators=("@station",)))

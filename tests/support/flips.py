@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.derive import PRESENCE, TABLES
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.derived.rules import PRESENCE, TABLES
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import fill, flip

@@ -4,9 +4,9 @@ recorder's own, without its sockets, checks and guidance transaction."""
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder import blobs, head_file
-from houston_daemon.recorder.connection import open_writer
-from houston_daemon.recorder.journal import Body, Journal, Key, body
+from houston_daemon.recorder.disk import blobs, head_file
+from houston_daemon.recorder.disk.connection import open_writer
+from houston_daemon.recorder.steps.journal import Body, Journal, Key, body
 from houston_shared.home import Home
 from houston_shared.records import (
     Call,

@@ -2,8 +2,8 @@
 
 import argparse
 
-from houston_daemon.recorder import damage
-from houston_daemon.recorder.verify import Report, verify
+from houston_daemon.recorder.disk import damage
+from houston_daemon.recorder.upkeep.verify import Report, verify
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError

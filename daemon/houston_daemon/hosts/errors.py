@@ -1,4 +1,4 @@
-"""What can go wrong with a terminal or a folder, as errors a person or an environment can act on."""
+"""What can go wrong with a terminal or a folder, as errors that people and environments act on."""
 
 from pathlib import Path
 

@@ -41,17 +41,19 @@ class Tenancy:
             return
         fd = os.open(self._note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            free = _locked(fd)
-            noted = os.pread(fd, 4096, 0).decode(errors="replace")
-            mine = noted == self._home
-            if not free or (noted and not mine and Path(noted, DATABASE).exists()):
-                raise HeldElsewhere(self._note, noted, running=not free)
+            self._check(os.pread(fd, 4096, 0).decode(errors="replace"), free=_locked(fd))
             os.ftruncate(fd, 0)
             os.pwrite(fd, self._home.encode(), 0)
         except BaseException:
             os.close(fd)
             raise
         self._fd = fd
+
+    def _check(self, noted: str, free: bool) -> None:
+        """Refuse a folder that another home works in, or still claims."""
+        claimed = noted and noted != self._home and Path(noted, DATABASE).exists()
+        if not free or claimed:
+            raise HeldElsewhere(self._note, noted, running=not free)
 
     def release(self, ended: bool = False) -> None:
         """Let go; with `ended`, also take the name out. Idempotent."""

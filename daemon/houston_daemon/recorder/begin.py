@@ -7,10 +7,11 @@ import os
 import sqlite3
 from importlib.metadata import version
 
-from houston_daemon.recorder import assignments, ballast, head_file
-from houston_daemon.recorder.connection import open_writer
-from houston_daemon.recorder.journal import Journal, Key
+from houston_daemon.recorder.disk import ballast, head_file
+from houston_daemon.recorder.disk.connection import open_writer
 from houston_daemon.recorder.refusal import is_full
+from houston_daemon.recorder.steps import assignments
+from houston_daemon.recorder.steps.journal import Journal, Key
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.workers import Workers
 from houston_shared.errors import HoustonError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import zmq
 
-from houston_daemon.recorder import folders
+from houston_daemon.recorder.disk import folders
 from houston_daemon.recorder.sockets import bind
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home

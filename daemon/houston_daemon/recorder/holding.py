@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from houston_daemon.recorder import blobs, journal
-from houston_daemon.recorder.journal import INLINE_LIMIT, Body
+from houston_daemon.recorder.disk import blobs
 from houston_daemon.recorder.refusal import Refusal, is_full
+from houston_daemon.recorder.steps import journal
+from houston_daemon.recorder.steps.journal import INLINE_LIMIT, Body
 from houston_daemon.recorder.work import FULL, FromWorker, Work
 from houston_shared.faults import point
 from houston_shared.home import Home

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from houston_daemon.recorder.attempts import Attempts
-from houston_daemon.recorder.identity import Peer
-from houston_daemon.recorder.roles import NotAllowed, RoleBook
+from houston_daemon.recorder.people.attempts import Attempts
+from houston_daemon.recorder.people.identity import Peer
+from houston_daemon.recorder.people.roles import NotAllowed, RoleBook
 from houston_daemon.recorder.sockets import Frames, Router
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromPerson, FromWorker, Work, denied

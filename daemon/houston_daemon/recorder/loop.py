@@ -16,15 +16,15 @@ from houston_daemon.recorder import notices, wall_clock
 from houston_daemon.recorder.answers import Answers
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.control_state import Controls
-from houston_daemon.recorder.disk_room import DiskRoom
+from houston_daemon.recorder.disk.disk_room import DiskRoom
+from houston_daemon.recorder.disk.maintenance import Maintenance
 from houston_daemon.recorder.doors import Doors
-from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
-from houston_daemon.recorder.maintenance import Maintenance
+from houston_daemon.recorder.people.identity import Identities
 from houston_daemon.recorder.protocol import Tell
 from houston_daemon.recorder.receiving import BATCH, Receiving
 from houston_daemon.recorder.refusal import Refusal
-from houston_daemon.recorder.search_process import SearchProcess
+from houston_daemon.recorder.searching.process import SearchProcess
 from houston_daemon.recorder.sockets import Live
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import zmq
 
 from houston_daemon.recorder.holding import Holding
-from houston_daemon.recorder.identity import Identities
 from houston_daemon.recorder.intake import Intake
+from houston_daemon.recorder.people.identity import Identities
 from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.sockets import Frames, Live, Router
 from houston_daemon.recorder.wakes import Wakes

@@ -13,12 +13,13 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
 
-from houston_daemon.recorder import assignments, folders
 from houston_daemon.recorder.begin import begin
-from houston_daemon.recorder.damage import UNKNOWN, sentence
-from houston_daemon.recorder.identity import Identities
+from houston_daemon.recorder.disk import folders
+from houston_daemon.recorder.disk.damage import UNKNOWN, sentence
 from houston_daemon.recorder.loop import Loop
+from houston_daemon.recorder.people.identity import Identities
 from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Reported, Tell
+from houston_daemon.recorder.steps import assignments
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
 from houston_daemon.recorder.workers import Silence

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import zmq
 
-from houston_daemon.recorder import folders
-from houston_daemon.recorder.identity import Identities, Peer
+from houston_daemon.recorder.disk import folders
+from houston_daemon.recorder.people.identity import Identities, Peer
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from houston_daemon.recorder.journal import Journal, Mark
 from houston_daemon.recorder.protocol import RecorderEvent
+from houston_daemon.recorder.steps.journal import Journal, Mark
 from houston_daemon.recorder.workers import Workers
 from houston_shared.home import Home
 from houston_shared.records import RolloutState

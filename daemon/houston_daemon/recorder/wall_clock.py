@@ -7,7 +7,7 @@ read times, so a jump is an event of the journal and a line of the log.
 import logging
 import time
 
-from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.clock import now_us
 from houston_shared.store.bodies import ClockJumped

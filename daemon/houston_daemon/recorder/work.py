@@ -5,12 +5,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from houston_daemon.recorder import control_state, erasing, ingest, operate, people
-from houston_daemon.recorder.identity import Peer, author
-from houston_daemon.recorder.journal import Body
+from houston_daemon.recorder import control_state
+from houston_daemon.recorder.people import erasing, operate
+from houston_daemon.recorder.people import say as people
+from houston_daemon.recorder.people.identity import Peer, author
+from houston_daemon.recorder.people.roles import NotAllowed
 from houston_daemon.recorder.refusal import Refusal
-from houston_daemon.recorder.roles import NotAllowed
 from houston_daemon.recorder.sockets import Frames, Router
+from houston_daemon.recorder.steps import ingest
+from houston_daemon.recorder.steps.journal import Body
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.wire import (

@@ -8,7 +8,7 @@ import grp
 import os
 import pwd
 
-from houston_daemon.recorder.roles import RoleBook
+from houston_daemon.recorder.people.roles import RoleBook
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.recorder.service import Recorder
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.config import Configuration
 from houston_shared.errors import HoustonError

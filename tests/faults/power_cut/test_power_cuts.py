@@ -76,7 +76,7 @@ def test_a_disk_that_lies_is_noticed(traced: Traced, tmp_path: Path, lie: str) -
 KILLED = """
 import os, sys
 from pathlib import Path
-from houston_daemon.recorder import blobs
+from houston_daemon.recorder.disk import blobs
 from houston_shared.home import Home
 home = Home(Path(sys.argv[1]))
 if sys.argv[2] == "killed":

@@ -15,7 +15,7 @@ import pytest
 
 from houston_daemon.recorder.upkeep import backup, backups
 from houston_daemon.recorder.upkeep.repair import repair
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from houston_daemon.recorder.upkeep import archive
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.home import Home
 from tests.support.full_home import change, fill
@@ -209,7 +209,7 @@ def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
 
 CUT = """
 import os, signal, sys
-from houston_daemon.recorder import erasing
+from houston_daemon.recorder.people import erasing
 from houston_daemon.recorder.upkeep import erasure
 from houston_shared.command import main
 

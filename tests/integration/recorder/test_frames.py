@@ -113,7 +113,7 @@ def _mangle(dice: random.Random, data: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 def test_mangled_messages_never_end_the_recorder(station: Station, seed: int) -> None:
     """Every message is mangled in many ways; each is answered, and the store stays sound."""
-    from houston_daemon.recorder.verify import verify
+    from houston_daemon.recorder.upkeep.verify import verify
 
     dice = random.Random(seed)
     worker = station.working()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder import ballast
+from houston_daemon.recorder.disk import ballast
 from houston_daemon.recorder.protocol import RecorderFailed
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from tests.support.recorder_client import Person, Station, until

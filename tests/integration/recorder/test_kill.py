@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import records, wire
 from houston_shared.home import Home
 from tests.support.killed_recorder import Killed

@@ -119,7 +119,7 @@ def indexer(station: Station) -> int | None:
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
             if (
-                b"houston_daemon.recorder.search" in words
+                b"houston_daemon.recorder.searching.index" in words
                 and str(station.home.path).encode() in words
             ):
                 return int(folder.name)

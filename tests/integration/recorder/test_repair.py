@@ -16,7 +16,7 @@ import pytest
 from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.upkeep import backup
 from houston_daemon.recorder.upkeep.repair import Repaired, repair
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home

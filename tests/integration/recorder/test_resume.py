@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.recorder import rebuild
+from houston_daemon.recorder.steps import rebuild
 from houston_shared import records, wire
 from tests.support.recorder_client import Station, Worker, call, result, sample
 

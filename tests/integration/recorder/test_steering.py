@@ -3,7 +3,7 @@
 import pytest
 
 from houston_daemon.recorder.protocol import Reported, StopAsked, Wanted
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import records, wire
 from houston_shared.store.queries import steps
 from houston_shared.store.reader import Reader

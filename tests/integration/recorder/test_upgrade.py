@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home

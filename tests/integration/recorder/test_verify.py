@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from houston_daemon.commands import verify as command
-from houston_daemon.recorder.derive import PRESENCE, TABLES
-from houston_daemon.recorder.verify import Report, verify
+from houston_daemon.recorder.derived.rules import PRESENCE, TABLES
+from houston_daemon.recorder.upkeep.verify import Report, verify
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import change, fill, flip, other

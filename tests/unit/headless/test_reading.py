@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.steps.journal import Key
 from houston_shared.records import (
     Call,
     FileChange,

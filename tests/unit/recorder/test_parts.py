@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder import head_file
 from houston_daemon.recorder.control_state import may_act
-from houston_daemon.recorder.derive import RULES, TABLES
-from houston_daemon.recorder.identity import Identities, Peer, author
+from houston_daemon.recorder.derived.rules import RULES, TABLES
+from houston_daemon.recorder.disk import head_file
+from houston_daemon.recorder.people.identity import Identities, Peer, author
 from houston_daemon.recorder.refusal import is_full
 from houston_shared import records
 from houston_shared.errors import HoustonError

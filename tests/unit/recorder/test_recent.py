@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder import assignments, folders, ingest, journal, operate, people
 from houston_daemon.recorder.batch import Batch
 from houston_daemon.recorder.begin import begin
-from houston_daemon.recorder.identity import Identities, author
+from houston_daemon.recorder.disk import folders
+from houston_daemon.recorder.people import operate
+from houston_daemon.recorder.people import say as people
+from houston_daemon.recorder.people.identity import Identities, author
+from houston_daemon.recorder.steps import assignments, ingest, journal
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
 from houston_shared import records, wire

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.steps.journal import Key
 from houston_shared.records import Call, ForkBody
 from houston_shared.store import in_order
 from houston_shared.store.bodies import Bookmarked

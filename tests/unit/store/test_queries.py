@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from houston_daemon.recorder.journal import Key
+from houston_daemon.recorder.steps.journal import Key
 from houston_shared import observation
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, FileChange, ObservationBody, TerminalSpan

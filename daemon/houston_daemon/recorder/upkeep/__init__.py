@@ -1,1 +1,3 @@
-"""What keeps a home whole over years: backups, repair, upgrade, archives, erased bodies."""
+"""What keeps a home whole over years: verify, backups, repair, upgrade, archives,
+erased bodies.
+"""

@@ -18,7 +18,7 @@ import msgspec
 import zstandard
 
 from houston_daemon.recorder.upkeep import copying, places
-from houston_daemon.recorder.verify_events import COLUMNS
+from houston_daemon.recorder.upkeep.verify_events import COLUMNS
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.recorder import damage, head_file
+from houston_daemon.recorder.disk import damage, head_file
 from houston_daemon.recorder.upkeep import copying, places, restored
-from houston_daemon.recorder.verify import verify
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable

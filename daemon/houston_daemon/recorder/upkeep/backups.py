@@ -5,7 +5,7 @@ Says so where there is none; what a backup holds, `backup` knows.
 
 from pathlib import Path
 
-from houston_daemon.recorder import damage
+from houston_daemon.recorder.disk import damage
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_daemon.recorder import erasing, head_file
-from houston_daemon.recorder.connection import open_writer
-from houston_daemon.recorder.journal import Journal
+from houston_daemon.recorder.disk import head_file
+from houston_daemon.recorder.disk.connection import open_writer
+from houston_daemon.recorder.people import erasing
+from houston_daemon.recorder.steps.journal import Journal
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.upkeep import oneself, remainder
 from houston_daemon.recorder.workers import Workers

@@ -9,8 +9,8 @@ taken from there. Everything else is set aside. Changes nothing.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from houston_daemon.recorder.derive import Event
-from houston_daemon.recorder.verify_events import Row
+from houston_daemon.recorder.derived.rules import Event
+from houston_daemon.recorder.upkeep.verify_events import Row
 from houston_shared.errors import HoustonError
 from houston_shared.store import bodies, chain
 

@@ -3,7 +3,7 @@
 import os
 import pwd
 
-from houston_daemon.recorder.identity import Author
+from houston_daemon.recorder.people.identity import Author
 
 
 def author() -> Author:

@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.recorder import damage, head_file
+from houston_daemon.recorder.disk import damage, head_file
 from houston_daemon.recorder.upkeep import backups, copying, oneself
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judge, Judged
 from houston_daemon.recorder.upkeep.rewind import Fates
 from houston_daemon.recorder.upkeep.rewrite import Rewriting
 from houston_daemon.recorder.upkeep.salvage import Source
-from houston_daemon.recorder.verify import verify
-from houston_daemon.recorder.verify_events import Row
+from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.recorder.upkeep.verify_events import Row
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import blobs, bodies

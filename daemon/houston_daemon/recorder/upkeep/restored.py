@@ -5,9 +5,10 @@ Both have the same rollouts, and the same workspaces on the hosts. A person deci
 
 import sqlite3
 
-from houston_daemon.recorder import head_file, states
-from houston_daemon.recorder.connection import open_writer
-from houston_daemon.recorder.journal import Journal, Key
+from houston_daemon.recorder.disk import head_file
+from houston_daemon.recorder.disk.connection import open_writer
+from houston_daemon.recorder.steps import states
+from houston_daemon.recorder.steps.journal import Journal, Key
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.workers import Workers
 from houston_shared.errors import ExitCode, HoustonError

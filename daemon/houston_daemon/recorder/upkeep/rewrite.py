@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.recorder import head_file
-from houston_daemon.recorder.derive import Event, apply
-from houston_daemon.recorder.identity import Author
-from houston_daemon.recorder.journal import Journal, Key
-from houston_daemon.recorder.states import REPAIR
+from houston_daemon.recorder.derived.rules import Event, apply
+from houston_daemon.recorder.disk import head_file
+from houston_daemon.recorder.people.identity import Author
+from houston_daemon.recorder.steps.journal import Journal, Key
+from houston_daemon.recorder.steps.states import REPAIR
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judged
-from houston_daemon.recorder.verify_events import COLUMNS, Row
-from houston_daemon.recorder.verify_replay import UNREPLAYABLE
+from houston_daemon.recorder.upkeep.verify_events import COLUMNS, Row
+from houston_daemon.recorder.upkeep.verify_replay import UNREPLAYABLE
 from houston_shared.home import Home
 from houston_shared.store import blobs, bodies, chain, schema
 

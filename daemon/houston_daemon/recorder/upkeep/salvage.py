@@ -11,8 +11,8 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from houston_daemon.recorder.upkeep import copying
-from houston_daemon.recorder.verify_events import COLUMNS, Row
-from houston_daemon.recorder.verify_open import fetch
+from houston_daemon.recorder.upkeep.verify_events import COLUMNS, Row
+from houston_daemon.recorder.upkeep.verify_open import fetch
 from houston_shared.store import schema
 from houston_shared.store.in_order import ASIDE
 

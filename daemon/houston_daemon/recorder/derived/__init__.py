@@ -1,0 +1,1 @@
+"""Derived tables: what each event means for them. Pure functions, one module a subject."""

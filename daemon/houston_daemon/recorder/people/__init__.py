@@ -1,0 +1,1 @@
+"""What people say and do: who they are, what their role allows, and what becomes of it."""

@@ -1,0 +1,156 @@
+"""Erasing bodies inside the recorder's transaction: hashes and the chain stay, the texts go.
+
+What is left of a body, `upkeep.remainder` decides; which events, whoever asks. Only rollouts that
+have ended: a worker would go on from what is erased. Derived rows are made anew from what is left.
+"""
+
+import sqlite3
+
+from houston_daemon.recorder.derived.rules import TABLES, Event
+from houston_daemon.recorder.people.identity import Author
+from houston_daemon.recorder.refusal import denial
+from houston_daemon.recorder.steps import states
+from houston_daemon.recorder.steps.journal import Key
+from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.upkeep import remainder
+from houston_daemon.recorder.upkeep.verify_findings import Findings
+from houston_daemon.recorder.upkeep.verify_replay import Replay
+from houston_shared.errors import ExitCode
+from houston_shared.secret_values import redact
+from houston_shared.store import blobs, bodies, chain, schema
+from houston_shared.store.in_order import OF_ROLLOUT
+from houston_shared.wire import Done, EraseBodies
+
+LIMIT = 2_000
+"""Events of one message."""
+SHORTEST = 4
+"""Characters of the shortest text that can be erased everywhere."""
+_OWN = [table for table in TABLES if table not in ("meta", "tasks", "policies", "training_runs")]
+"""Tables whose rows belong to one rollout."""
+
+
+def erase(store: Store, message: EraseBodies, author: Author) -> Done:
+    """Erase bodies of one rollout, or (with no `seqs`) let what was erased leave the files too."""
+    if not message.seqs:
+        store.later.append(lambda: sweep(store))
+        return Done(seq=store.journal.seq)
+    if len(message.seqs) > LIMIT or 0 < len(message.text) < SHORTEST:
+        raise denial(
+            f"At most {LIMIT} events at once, and texts of {SHORTEST} characters at least.",
+            code=ExitCode.USAGE,
+        )
+    if message.text and remainder.holds(message.reason.encode(), message.text):
+        raise denial(
+            "The reason holds the text that is to go: it would stay in the journal.",
+            "the same command with another --reason",
+            "Nothing was erased.",
+            ExitCode.USAGE,
+        )
+    _may(store, message.rollout)
+    store.connection.execute("PRAGMA secure_delete = ON")
+    left = [one for seq in message.seqs if (one := _one(store, message, seq))]
+    store.connection.execute("PRAGMA secure_delete = OFF")
+    ends = bool(message.archive) and not message.more
+    if not left and not ends:
+        return Done(seq=store.journal.seq)
+    if left and message.rollout:
+        derive_again(store, message.rollout)
+    body = bodies.Erased(
+        by=author.by,
+        seqs=tuple(seq for seq, _ in left),
+        remainders=tuple(digest for _, digest in left),
+        reason=redact(message.reason),
+        archive=message.archive,
+        more=message.more,
+        **author.fields,
+    )
+    return Done(seq=store.journal.append(Key(message.rollout), "erased", body))
+
+
+def _may(store: Store, rollout: str) -> None:
+    row = store.rollout(rollout)
+    if rollout and row is None:
+        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
+    if row is not None and not states.ended(row):
+        raise denial(
+            f"{row.id} has not ended ({row.state}): it would go on from what is erased.",
+            f"houston rollout cancel {row.id}",
+            "Nothing was erased.",
+        )
+
+
+def _one(store: Store, message: EraseBodies, seq: int) -> tuple[int, bytes] | None:
+    """Erase one body; its number and the hash of what is left. None where nothing is to do."""
+    found = store.connection.execute(
+        "SELECT rollout, kind, body, blob FROM events WHERE seq = ?", (seq,)
+    ).fetchone()
+    if found is None or found[0] != message.rollout:
+        raise denial(f"Event {seq} is none of {message.rollout or 'the daemon'}.")
+    _, kind, body, blob = found
+    if kind in remainder.SPARED or (body is None and blob is None):
+        return None
+    data = blobs.read(store.home, blob) if blob else body
+    left = _left(message, kind, data)
+    if left is None or left == data:
+        return None
+    store.connection.execute(
+        "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (left, seq)
+    )
+    if blob:
+        store.later.append(lambda: _unlink(store, blob))
+    return seq, chain.body_hash(left)
+
+
+def _left(message: EraseBodies, kind: str, data: bytes) -> bytes | None:
+    if message.text:
+        return remainder.redact(kind, data, message.text)
+    return remainder.without_ids(kind, data) if message.ids else remainder.blank(kind, data)
+
+
+def _unlink(store: Store, blob: str) -> None:
+    """Remove a blob that no event names any more."""
+    named = store.connection.execute(
+        "SELECT 1 FROM events WHERE blob = ? LIMIT 1", (blob,)
+    ).fetchone()
+    if named is None:
+        blobs.place(store.home, blob).unlink(missing_ok=True)
+
+
+def derive_again(store: Store, rollout: str) -> None:
+    """Write the derived rows of one rollout anew, from its events as they are now."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        schema.migrate(scratch)
+        replay = Replay(store.home, scratch, Findings())
+        rows = store.connection.execute(
+            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
+            f" WHERE {OF_ROLLOUT} ORDER BY seq",
+            (rollout,),
+        )
+        for row in rows:
+            replay.one(Event(*row[:7]), *row[7:])
+        replay.finish()
+        store.connection.execute("PRAGMA secure_delete = ON")
+        for table in _OWN:
+            _copy(scratch, store.connection, table, rollout)
+        store.connection.execute("PRAGMA secure_delete = OFF")
+    finally:
+        scratch.close()
+
+
+def _copy(scratch: sqlite3.Connection, home: sqlite3.Connection, table: str, rollout: str) -> None:
+    owner = "id" if table == "rollouts" else "rollout"
+    rows = scratch.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,)).fetchall()
+    own = OF_ROLLOUT if TABLES[table] == "seq" else f"{owner} = ?1"  # no index by rollout there
+    home.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
+    if rows:
+        marks = ", ".join("?" * len(rows[0]))
+        home.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
+
+def sweep(store: Store) -> None:
+    """Move the WAL into the database and empty it: it still holds pages as they were.
+
+    A reader in a transaction keeps it from being emptied; who asks looks, and asks again.
+    """
+    store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

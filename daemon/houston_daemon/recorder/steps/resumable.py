@@ -1,0 +1,96 @@
+"""Whether a rollout may go on from what is stored of it: its current context, checked byte by byte.
+
+A worker that started from a changed body would carry the damage on and hide where it began. What
+is unsound pauses its rollout, by `repair`; a person resumes it once `houston repair` has run.
+"""
+
+import logging
+import sqlite3
+
+import msgspec
+
+from houston_daemon.recorder.derived.rules import Event
+from houston_daemon.recorder.disk.damage import sentence
+from houston_daemon.recorder.steps import states
+from houston_daemon.recorder.store import Rollout, Store
+from houston_daemon.recorder.upkeep.verify_events import COLUMNS
+from houston_shared.errors import HoustonError
+from houston_shared.store import blobs, bodies, chain, in_order
+
+LOGGER = logging.getLogger("houston.recorder")
+_CONTEXT = (
+    f"SELECT {COLUMNS}, (SELECT chain FROM events AS last WHERE last.seq = events.seq - 1)"
+    f" FROM events WHERE {in_order.OF_ROLLOUT} AND (step = 0 OR step >= ?2) ORDER BY seq"
+)
+
+
+def pause_if_bad(store: Store, row: Rollout) -> str:
+    """Pause a rollout whose context is damaged and return the sentence; empty for a sound one.
+
+    Each is checked once while the recorder runs: what it stores later, it has seen.
+    """
+    if row.id in store.sound:
+        return ""
+    bad = first_bad(store, row)
+    if not bad:
+        store.sound.add(row.id)
+        return ""
+    said = sentence(store.home, row.id, bad)
+    LOGGER.error("%s; it is paused", said)
+    states.move(store, row, "paused", states.REPAIR, said)
+    return said
+
+
+def first_bad(store: Store, row: Rollout) -> int:
+    """The first event of the rollout's context that is not as it was stored; 0 for none."""
+    at = 0
+    repaired = None
+    try:
+        for found in store.connection.execute(_CONTEXT, (row.id, row.first_step)):
+            at = found[0]
+            if found[5] == bodies.ASIDE or _sound(store, found):
+                continue
+            repaired = _repaired(store) if repaired is None else repaired
+            if repaired.get(at) != chain.row_hash(found[:-1]):
+                return int(at)
+    except HoustonError:  # a blob of this event
+        return int(at)
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # the one behind it cannot be read
+        return _next(store, row, at)
+    return 0
+
+
+def _next(store: Store, row: Rollout, seq: int) -> int:
+    """The rollout's next event, from an index; the one before where that is damaged as well."""
+    try:
+        ((found,),) = store.connection.execute(
+            "SELECT min(seq) FROM (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"
+            f" UNION SELECT seq FROM events WHERE rollout = ?1 AND {in_order.ASIDE})"
+            " WHERE seq > ?2",
+            (row.id, seq),
+        )
+    except sqlite3.DatabaseError:
+        found = None
+    return found or seq or row.spec_seq
+
+
+def _sound(store: Store, found: tuple[object, ...]) -> bool:
+    header, (body, blob, _, digest, link, before) = found[:7], found[7:]
+    data = blobs.read(store.home, str(blob)) if blob is not None else body
+    if not isinstance(data, bytes) or chain.body_hash(data) != digest:
+        return False
+    start = before if before is not None else chain.GENESIS
+    assert isinstance(start, bytes)
+    return chain.link(start, *Event(*header), digest) == link  # type: ignore[arg-type]
+
+
+def _repaired(store: Store) -> dict[int, bytes]:
+    """Rows for which a repair has vouched: their place in the chain cannot be checked."""
+    rows = store.connection.execute(
+        "SELECT body FROM events WHERE rollout = '' AND kind = 'repaired' AND body IS NOT NULL"
+    ).fetchall()
+    known: dict[int, bytes] = {}
+    for (body,) in rows:
+        told = msgspec.msgpack.decode(body, type=bodies.Repaired)
+        known.update(zip(told.seqs, told.rows, strict=True))
+    return known
