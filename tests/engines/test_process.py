@@ -26,8 +26,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
 """
 
 
-def engine(folder: Path, port: int) -> EngineProcess:
-    command = [sys.executable, "-c", SERVER, str(port), str(folder / "child")]
+def engine(folder: Path, port: int, server: str = SERVER) -> EngineProcess:
+    command = [sys.executable, "-c", server, str(port), str(folder / "child")]
     url = f"http://127.0.0.1:{port}/v1"
     return EngineProcess("test", command, url, folder / "state.json", folder / "log", {})
 
@@ -76,6 +76,21 @@ def test_what_a_killed_server_leaves_is_ended_before_the_next(tmp_path: Path) ->
     until(made.healthy)
     assert start_time(child) is None
     made.stop()
+
+
+def test_a_child_that_shows_no_environment_is_ended_with_the_rest(tmp_path: Path) -> None:
+    """As vLLM's engine core, which outlives a killed server and keeps the GPU's memory."""
+    bare = SERVER.replace('time.sleep(600)"])', 'time.sleep(600)"], env={})')
+    made = engine(tmp_path, free_port(), bare)
+    made.start()
+    until(made.healthy)
+    child = int((tmp_path / "child").read_text())
+    assert made.pid
+    os.kill(made.pid, signal.SIGKILL)
+    until(lambda: not made.alive())
+    assert start_time(child) is not None
+    engine(tmp_path, free_port(), bare).stop()
+    assert start_time(child) is None
 
 
 def test_a_server_that_ignores_the_polite_signal_is_ended(tmp_path: Path) -> None:

@@ -111,11 +111,8 @@ class EngineProcess:
 
         Its address becomes `url`: a server is reached where it was started.
         """
-        try:
-            state = msgspec.json.decode(self._state_file.read_bytes(), type=State)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return False
-        if not _same(state):
+        state = self._recorded()
+        if state is None or not _same(state):
             return False
         self._state, self.url = state, state.url
         return True
@@ -149,7 +146,30 @@ class EngineProcess:
     def _marked(self) -> list[int]:
         """Living processes that this server, or one before it, started."""
         mark = f"{_MARK}={self._state_file.absolute()}".encode()
-        return [pid for pid in _living() if mark in _environment(pid)]
+        session = self._session()
+        return [
+            pid
+            for pid in _living()
+            if mark in _environment(pid) or (session and _session_of(pid) == session)
+        ]
+
+    def _recorded(self) -> State | None:
+        """What the state file says."""
+        try:
+            return msgspec.json.decode(self._state_file.read_bytes(), type=State)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def _session(self) -> int:
+        """The session whose leader the server was; 0 when it may be somebody else's by now.
+
+        vLLM's engine core writes its title over its environment, so that the mark is gone; it
+        outlives a killed server and keeps the GPU's memory.
+        """
+        state = self._state or self._recorded()
+        if state is None or state.boot != _boot():
+            return 0
+        return state.pid if start_time(state.pid) in (None, state.started) else 0
 
 
 def answers(url: str, seconds: float = 5.0) -> bool:
@@ -200,6 +220,11 @@ def _environment(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
+
+
+def _session_of(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[3]) if fields else 0
 
 
 def _stat(pid: int) -> list[str]:
