@@ -124,7 +124,7 @@ def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
         "altered": kinds["altered"] + kinds["invented"],
         "corrupt": kinds["verify"],
         "orphans": kinds["left running"] + kinds["still there"],
-        "findings": findings[:50],
+        "findings": [one.splitlines()[0] for one in findings[:50]],  # whole in the state file
         "restart_to_ready_seconds": spread(segments, "ready_seconds"),
         "death_to_last_process_gone_seconds": spread(segments, "gone_seconds"),
         "seconds": round(sum(one["seconds"] for one in segments)),
