@@ -44,7 +44,7 @@ class Line:
         worker = Worker(self._home, self.rollout, lease, seconds=SECONDS)
         try:
             welcome = _patient(worker, wire.Hello, {"pid": 1}, over)
-            while welcome is not None:
+            while welcome is not None and not over.is_set():
                 kind, fields = self._pending
                 place = slot(worker.message(kind, **fields))
                 assert place is not None

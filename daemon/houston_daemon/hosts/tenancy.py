@@ -50,9 +50,14 @@ class Tenancy:
         self._fd = fd
 
     def _check(self, noted: str, free: bool) -> None:
-        """Refuse a folder that another home works in, or still claims."""
-        claimed = noted and noted != self._home and Path(noted, DATABASE).exists()
-        if not free or claimed:
+        """Refuse a folder that another home works in, or still claims.
+
+        A worker of this very home that still holds it was stopped or cut off: between the two,
+        leases decide.
+        """
+        if noted == self._home:
+            return
+        if not free or (noted and Path(noted, DATABASE).exists()):
             raise HeldElsewhere(self._note, noted, running=not free)
 
     def release(self, ended: bool = False) -> None:
