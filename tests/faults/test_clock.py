@@ -79,7 +79,9 @@ READS_THE_WALL_CLOCK = {
     "engines/embedded/wire.py": "a field of the protocol that nobody reads",
     "hosts/snapshots.py": "file times are wall times",
     "recorder/upkeep/backup.py": "how old a backup is, by its file's time",
+    "recorder/status.py": "how old the newest backup is, never less than nothing",
     "recorder/upkeep/copying.py": "names of backups sort by time",
+    "service/nightly.py": "how old the newest backup is: it may outlive a boot",
     "service/machine_checks.py": "doctor asks whether the clock is set at all",
 }
 
