@@ -43,14 +43,14 @@ class Line:
         """Work until the recorder does not answer any more."""
         worker = Worker(self._home, self.rollout, lease, seconds=SECONDS)
         try:
-            welcome = _patient(worker, wire.Hello, {"pid": 1}, over)
+            welcome = worker.insist(over, wire.Hello, pid=1)
             while welcome is not None and not over.is_set():
                 kind, fields = self._pending
                 place = slot(worker.message(kind, **fields))
                 assert place is not None
                 key, said = Key(*place.key), words(place.words)  # type: ignore[arg-type]
                 self._history.sent.add((key, said))
-                ack = _patient(worker, kind, fields, over)
+                ack = worker.insist(over, kind, **fields)
                 if ack is None:
                     return
                 assert isinstance(ack, wire.Ack), ack
@@ -87,13 +87,3 @@ class Voice:
                 time.sleep(0.003)
         finally:
             person.close()
-
-
-def _patient(worker: Worker, kind: Any, fields: dict[str, Any], over: threading.Event) -> Any:
-    """Ask until answered; None when the recorder is gone."""
-    while True:
-        try:
-            return worker.say(kind, **fields)
-        except TimeoutError:
-            if over.is_set():
-                return None

@@ -4,13 +4,13 @@ A small file system of its own holds the home; commands are the real ones. What 
 alone on a full disk is in `tests/integration/recorder/test_full_disk.py`.
 """
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.small_disk import fill, mounted
 from tests.support.station import Station
 
 STEPS = 60
@@ -32,31 +32,9 @@ def station(tmp_path: Path) -> Iterator[Station]:
     """A station whose home, and nothing else, lies on a file system of 64 MB."""
     made = Station(tmp_path)
     made.home.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(made.home)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if mounted.returncode:
-        pytest.skip(f"mounting a small file system needs root: {mounted.stderr.strip()}")
-    try:
+    with mounted(made.home, 64):
         yield made
         made.clear()
-    finally:
-        subprocess.run(["umount", "-l", str(made.home)], check=True)
-
-
-def fill(station: Station) -> Path:
-    """Take every free byte; removing the file gives them back."""
-    path = station.home / "filler"
-    with path.open("ab", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    return path
 
 
 def working(station: Station) -> str:
@@ -92,7 +70,7 @@ def test_rollouts_wait_everything_reads_and_it_goes_on_by_itself(station: Statio
     began = time.monotonic()
     rollout = working(station)
     station.until(lambda: (station.home / "ballast").exists(), why="there is ballast")
-    filler = fill(station)
+    filler = fill(station.home)
     waits(station)
     assert "waiting: the disk is full" in station.run("rollout", "list").stdout
     assert "now waiting: the disk is full" in station.run("rollout", "show", rollout).stdout
@@ -123,14 +101,14 @@ def test_the_daemon_starts_again_on_a_full_disk(station: Station, end: str) -> N
     station.start()
     rollout = working(station)
     station.until(lambda: (station.home / "ballast").exists(), why="there is ballast")
-    filler = fill(station)
+    filler = fill(station.home)
     waits(station)
     closed = len(station.steps(rollout))
     if end == "stopped":
         station.stop()
     else:
         station.kill_daemon()
-    fill(station)
+    fill(station.home)
     assert len(station.steps(rollout)) >= closed, "readers need no daemon and no room"
     station.start()
     waits(station)

@@ -4,11 +4,7 @@ Workers of the daemon end with it; a worker elsewhere, or a person, does not, an
 again to the next recorder. It is killed at each point where an answer is owed.
 """
 
-import json
-import os
 import random
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,9 +18,9 @@ from houston_shared.home import Home
 from tests.faults.history import History, check
 from tests.faults.lines import Line, Voice
 from tests.faults.stored import stored
+from tests.support.killed_recorder import Killed
 from tests.support.recorder_client import Person
 
-ROOT = Path(__file__).parents[2]
 OWED = ("batch", "transaction", "commit", "append", "deliver", "answer", "push", "publish", "blob")
 CROWDED = "recorder.commit.during"
 """Needs more messages at once than three clients say; see `test_daemon_dies`."""
@@ -35,38 +31,11 @@ EACH = 1
 DEATH_SECONDS = 20
 
 
-class Lives:
-    """The recorder in a process of its own, started again after each death."""
-
-    def __init__(self, home: Home, orders: Path) -> None:
-        self.home = home
-        self._orders = orders
-        self.begin()
-
-    def begin(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests/support/recorder_process.py"), str(self.home.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, faults.VARIABLE: str(self._orders)},
-        )
-        assert self.process.stdout
-        self.leases: dict[str, int] = json.loads(self.process.stdout.readline())
-
-    def lease(self, rollout: str) -> int:
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(rollout + "\n")
-        self.process.stdin.flush()
-        return int(json.loads(self.process.stdout.readline()))
-
-
 def test_what_was_not_acked_is_sent_again_and_stored_once(tmp_path: Path) -> None:
     dice = random.Random(11)
     home, orders = Home(tmp_path / "home"), tmp_path / "orders"
     orders.mkdir()
-    recorder = Lives(home, orders)
+    recorder = Killed(home, orders)
     person = Person(home)
     rollouts = person.start(3)
     person.close()

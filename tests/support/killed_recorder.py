@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from houston_shared import faults
 from houston_shared.home import Home
 
 ROOT = Path(__file__).parents[2]
@@ -15,8 +16,10 @@ ROOT = Path(__file__).parents[2]
 class Killed:
     """The recorder's process and its lives."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, orders: Path | None = None) -> None:
+        """orders: a folder in which faults are ordered."""
         self.home = home
+        self._environment = {**os.environ, faults.VARIABLE: str(orders)} if orders else None
         self.begin()
 
     def begin(self) -> None:
@@ -25,6 +28,7 @@ class Killed:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=self._environment,
         )
         assert self.process.stdout
         self.leases: dict[str, int] = json.loads(self.process.stdout.readline())

@@ -96,6 +96,15 @@ class Worker(Client):
     def say(self, kind: Any, **fields: Any) -> Any:
         return self.ask(self.message(kind, **fields))
 
+    def insist(self, over: threading.Event, kind: Any, **fields: Any) -> Any:
+        """Say it again until it is answered; None when it is not, and `over` is set."""
+        while True:
+            try:
+                return self.say(kind, **fields)
+            except TimeoutError:
+                if over.is_set():
+                    return None
+
     def hello(self) -> Any:
         return self.say(wire.Hello, pid=os.getpid())
 

@@ -1,7 +1,6 @@
 """A full disk: workers wait, reads go on, nothing acked is lost, and it goes on by itself."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from tests.support.recorder_client import Person, Station, until
+from tests.support.small_disk import fill, mounted
 
 MEGABYTES = 64
 
@@ -22,15 +22,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 MB of its own."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if mounted.returncode:
-        pytest.skip(f"mounting a small file system needs root: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(folder, MEGABYTES):
+        yield folder
 
 
 @pytest.fixture
@@ -38,19 +31,6 @@ def small(disk: Path) -> Iterator[Station]:
     made = Station(disk / "home").start()
     yield made
     made.stop()
-
-
-def fill(disk: Path) -> Path:
-    """Take every free block; removing the file gives them back."""
-    path = disk / "filler"
-    with path.open("ab", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    return path
 
 
 def whole(reserve: Path) -> bool:

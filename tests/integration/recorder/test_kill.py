@@ -53,11 +53,11 @@ class Client:
         """Work until the recorder does not answer any more."""
         worker = Worker(self._home, self.rollout, lease, seconds=0.05)
         try:
-            welcome = _patient(worker, wire.Hello, {"pid": 1}, over)
+            welcome = worker.insist(over, wire.Hello, pid=1)
             self._compare(welcome)
             while welcome is not None:
                 kind, fields = self._pending
-                ack = _patient(worker, kind, fields, over)
+                ack = worker.insist(over, kind, **fields)
                 if ack is None:
                     return
                 assert isinstance(ack, wire.Ack), ack
@@ -80,16 +80,6 @@ class Client:
         step = self._pending[1]["step"]
         closing = self._pending[0] is wire.StoreObservation
         assert welcome.next_step in ((step, step + 1) if closing else (step,))
-
-
-def _patient(worker: Worker, kind: Any, fields: dict[str, Any], over: threading.Event) -> Any:
-    """Ask until answered; None when the recorder is gone."""
-    while True:
-        try:
-            return worker.say(kind, **fields)
-        except TimeoutError:
-            if over.is_set():
-                return None
 
 
 class Annotator:
