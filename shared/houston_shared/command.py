@@ -6,6 +6,7 @@ command runs, so that `houston guide` never pays for Textual or torch. Each modu
 """
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -71,7 +72,16 @@ COMMANDS = _commands(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (DESIGN §9)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _answered(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        # The kernel takes back all at once what the interpreter would look through, object by
+        # object, before it ends: 18 of the 95 ms of `houston guide`.
+        gc.freeze()
+
+
+def _answered(arguments: list[str]) -> int:
+    """The exit code of a command, whatever it raises: every error becomes a sentence."""
     try:
         streams.prepare()
         code = _run(arguments)
@@ -157,9 +167,11 @@ class _Parser(argparse.ArgumentParser):
 
 def _global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """`--home` and `--config` before the command; after it they belong to its parser."""
+    first = next((i for i, word in enumerate(arguments) if _begins(arguments, i)), len(arguments))
+    if not first:
+        return argparse.Namespace(home=None, config=None), arguments
     parser = _Parser(prog="houston", add_help=False, allow_abbrev=False)
     _add_flags(parser)
-    first = next((i for i, word in enumerate(arguments) if _begins(arguments, i)), len(arguments))
     known, rest = parser.parse_known_args(arguments[:first])
     return known, rest + arguments[first:]
 

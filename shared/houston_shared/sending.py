@@ -6,7 +6,8 @@ daemon knows one that it has already. It knows nothing of what they mean.
 
 import time
 
-from houston_shared.control_client import TIMEOUT_SECONDS, ControlClient, no_answer
+from houston_shared.control_client import ControlClient
+from houston_shared.control_socket import TIMEOUT_SECONDS, no_answer
 from houston_shared.errors import (
     AnswerLost,
     DaemonNotRunning,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from houston_console.app.outbox import Outbox, Unsent
 from houston_console.app.state import LinkState
-from houston_shared.control_client import AsyncControlClient
+from houston_shared.control_async import AsyncControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import holder

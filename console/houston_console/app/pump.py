@@ -7,7 +7,7 @@ times it calls at most ten times a second, and not at all while nothing changes.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from houston_shared.control_client import LiveFeed
+from houston_shared.control_async import LiveFeed
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store.async_reader import AsyncReader

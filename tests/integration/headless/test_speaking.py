@@ -225,6 +225,7 @@ def test_commands_import_nothing_that_they_do_not_need(desk: Desk) -> None:
         ("search", "x"): [],
         ("guidance", worker.rollout): [],
         ("task", "list"): [],
+        ("guide", worker.rollout, "a word"): ["zmq"],
     }
     import subprocess
     import sys

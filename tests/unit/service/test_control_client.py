@@ -13,7 +13,8 @@ import pytest
 import zmq
 
 from houston_shared import wire
-from houston_shared.control_client import AsyncControlClient, ControlClient, LiveFeed
+from houston_shared.control_async import AsyncControlClient, LiveFeed
+from houston_shared.control_client import ControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner
