@@ -30,6 +30,9 @@ PAGES = {
             ("Backup", "[backup]"),
             ("Roles", "[roles]"),
             ("Secrets", "[secrets]"),
+            ("SearchTool", "[tools.search]"),
+            ("BrowseTool", "[tools.browse]"),
+            ("MultimodalTool", "[tools.multimodal]"),
             ("Engine", "[engines.NAME]"),
         ],
     ),
@@ -46,6 +49,8 @@ PAGES = {
             ("Evaluate", "[evaluate]"),
             ("Sandbox", "[sandbox]"),
             ("Sampling", "[sampling]"),
+            ("Search", "[search]"),
+            ("Browse", "[browse]"),
         ],
     ),
 }

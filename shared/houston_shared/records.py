@@ -260,6 +260,9 @@ class RolloutSpec(Record, frozen=True):
     hidden: tuple[str, ...] = ()
     """Folders that no sandbox may map: home, sockets, keys."""
     thoughts: Thoughts = "keep"
+    tool_settings: dict[str, dict[str, Any]] = {}
+    """`[tools]` of the configuration as it was when the rollout started, a table per section;
+    keys are named by `api_key_env` and not in it."""
 
 
 class StepRecord(Record, frozen=True):

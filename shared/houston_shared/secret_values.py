@@ -42,9 +42,11 @@ def install(config: Configuration) -> None:
 
 
 def rules(config: Configuration) -> Secrets:
-    """The configuration's rules, with the variables that its engines take their keys from."""
-    keys = tuple(e.api_key_env for e in config.engines.values() if e.api_key_env)
-    names = tuple(dict.fromkeys((*config.secrets.names, *keys)))
+    """The configuration's rules, with the variables that its engines and tools take keys from."""
+    tools = config.tools
+    keys = [e.api_key_env for e in config.engines.values()]
+    keys += [tools.search.api_key_env, tools.multimodal.api_key_env]
+    names = tuple(dict.fromkeys((*config.secrets.names, *filter(None, keys))))
     return msgspec.structs.replace(config.secrets, names=names)
 
 

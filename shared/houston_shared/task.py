@@ -85,6 +85,21 @@ class Sandbox(Settings, frozen=True):
     """Most that workspace, home and `/tmp` may hold; what writes beyond is ended. 0 is no limit."""
 
 
+class Search(Settings, frozen=True):
+    """Where the agent's searches look."""
+
+    corpus: str = ""
+    """Folder of text, Markdown and HTML files, or a `.jsonl` file with an object of `title`, `text`
+    and perhaps `id` and `url` in each line, beside the task file; empty for the node's provider."""
+
+
+class Browse(Settings, frozen=True):
+    """What the agent may browse."""
+
+    private_addresses: bool = False
+    """Whether pages of this machine and its networks may be fetched."""
+
+
 class Sampling(Settings, frozen=True):
     """How the policy samples."""
 
@@ -125,6 +140,10 @@ class Task(Settings, frozen=True):
     """How the workspace is scored; without a command there is no score."""
     sampling: Sampling = Sampling()
     """How the policy samples."""
+    search: Search = Search()
+    """Where the agent's searches look."""
+    browse: Browse = Browse()
+    """What the agent may browse."""
     environment_variables: dict[str, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
@@ -171,13 +190,33 @@ def load_task(path: Path) -> LoadedTask:
     task = convert(parse(text, str(file)), Task, str(file))
     instructions = _instructions(task, file)
     _check_source(task.workspace.source, file)
+    _check_corpus(task.search.corpus, file)
     return LoadedTask(task, file, text, instructions)
+
+
+def _check_corpus(corpus: str, file: Path) -> None:
+    if corpus and not (_inside(corpus) and _is_there(file.parent / corpus)):
+        raise ConfigurationError(
+            f"{file}: `search.corpus` names {corpus!r}, which is no folder and no `.jsonl` file"
+            " beside the task file."
+        )
+
+
+def _inside(path: str) -> bool:
+    """Whether a path stays below the folder that it starts in."""
+    return not Path(path).is_absolute() and ".." not in Path(path).parts
+
+
+def _is_there(corpus: Path) -> bool:
+    try:
+        return corpus.is_dir() or (corpus.suffix == ".jsonl" and corpus.is_file())
+    except OSError:
+        return False
 
 
 def _check_source(source: str, file: Path) -> None:
     """A workspace lies inside the task's folder, so that a task is whole wherever it is copied."""
-    inside = not Path(source).is_absolute() and ".." not in Path(source).parts
-    if source and not (inside and _is_folder(file.parent / source)):
+    if source and not (_inside(source) and _is_folder(file.parent / source)):
         raise ConfigurationError(
             f"{file}: `workspace.source` names {source!r}, which is no folder beside the task file."
         )

@@ -39,6 +39,7 @@ def specs(
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
     record, settings, places = task.record(), msgspec.to_builtins(engine), hidden(loaded)
+    tools = msgspec.to_builtins(loaded.tools)
     return tuple(
         RolloutSpec(
             rollout="",
@@ -50,6 +51,7 @@ def specs(
             host_root=str(loaded.host_root),
             hidden=places,
             thoughts=task.task.sampling.thoughts,
+            tool_settings=tools,
         )
         for index in range(count)
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.recorder.people.operate import without_secrets
 from houston_daemon.service import filesystem, ready
 from houston_daemon.service.notify import notify
 from houston_daemon.service.rollouts import hidden, specs
@@ -13,6 +14,7 @@ from houston_shared.config import Configuration, Daemon, Engine, Loaded, fingerp
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.home import Home
 from houston_shared.lock import Owner
+from houston_shared.secret_values import VARIABLE, install, redactor
 from houston_shared.task import load_task
 
 
@@ -143,3 +145,25 @@ def test_a_named_file_engine_lies_beside_its_configuration(tmp_path: Path) -> No
     (spec,) = specs(load(str(tmp_path), environment={}), load_task(tmp_path), "x", 1, None)
     assert spec.engine == "x"
     assert spec.engine_settings["path"] == f"{tmp_path}/x.jsonl"
+
+
+def test_tools_are_stored_without_their_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker gets `[tools]` as it is at the start: paths that hold, names of keys, no key."""
+    monkeypatch.setenv("FIND_IT", "sk-very-secret")
+    (tmp_path / "houston.toml").write_text(
+        '[tools.search]\nprovider = "serper"\napi_key_env = "FIND_IT"\ncorpus = "papers"\n'
+        'url = "http://127.0.0.1:1/?key=sk-very-secret"\n[tools.browse]\nmegabytes = 2\n'
+    )
+    (tmp_path / "task.toml").write_text('name = "t"\ninstructions = "Do it."\n')
+    loaded = load(str(tmp_path), environment={})
+    monkeypatch.setenv(VARIABLE, "")  # so that what follows is undone
+    install(loaded.config)
+    (spec,) = specs(loaded, load_task(tmp_path), "script:x", 1, None)
+    stored = without_secrets(spec)
+    assert stored.tool_settings["search"]["api_key_env"] == "FIND_IT"
+    assert stored.tool_settings["search"]["corpus"] == f"{tmp_path}/papers"
+    assert stored.tool_settings["browse"]["megabytes"] == 2
+    assert "sk-very-secret" not in repr(stored)
+    redactor.cache_clear()

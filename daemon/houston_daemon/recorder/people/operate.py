@@ -82,7 +82,7 @@ def _refuse_unknown(task: Task) -> None:
 
 
 def without_secrets(spec: RolloutSpec) -> RolloutSpec:
-    """The spec as it is stored: task and engine settings without secrets; paths stay as they are.
+    """The spec as it is stored: task and settings without secrets; paths stay as they are.
 
     The worker that reads it back finds keys where the daemon has them: in its environment.
     """
@@ -95,7 +95,11 @@ def without_secrets(spec: RolloutSpec) -> RolloutSpec:
     for key in ("environment", "command", "url"):
         if key in settings:
             settings[key] = redact_all(settings[key])
-    return msgspec.structs.replace(spec, task=task, engine_settings=settings)
+    tools = {
+        name: {**section, "url": redact_all(section["url"])} if "url" in section else section
+        for name, section in spec.tool_settings.items()
+    }
+    return msgspec.structs.replace(spec, task=task, engine_settings=settings, tool_settings=tools)
 
 
 def _remember_task(store: Store, task: TaskRecord) -> None:

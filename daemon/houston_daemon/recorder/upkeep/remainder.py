@@ -21,7 +21,9 @@ SPARED = frozenset({"erased", "repaired"})
 _NUMBERS = frozenset({"overall_score", "state", "seconds", "counted", "total_results"})
 """Fields of a result that derived rows are made from."""
 _IDS = ("token_ids", "new_prompt_ids")
-_TEXTS = frozenset({"arguments", "fields", "parameters", "tools", "shortened", "engine_settings"})
+_TEXTS = frozenset(
+    {"arguments", "fields", "parameters", "tools", "shortened", "engine_settings", "tool_settings"}
+)
 """Members whose keys are anybody's words."""
 
 
