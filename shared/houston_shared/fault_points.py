@@ -211,39 +211,39 @@ POINTS: dict[str, tuple[str, str]] = {
     "worker.pause.before": ("rollout/line.py", "a pause has reached a safe point"),
     "worker.send.after": ("rollout/ingest_client.py", "a message is sent, its answer is awaited"),
     "worker.workspace.copied": (
-        "hosts/workspace_copy.py",
+        "hosts/workspace/copying.py",
         "a workspace is copied and not in its place",
     ),
     "worker.workspace.placed": (
-        "hosts/workspace_copy.py",
+        "hosts/workspace/copying.py",
         "a workspace is in its place, its note is not written",
     ),
     "worker.terminal.token": (
-        "hosts/terminal_start.py",
+        "hosts/terminals/starting.py",
         "a terminal's mark is written, no process runs",
     ),
     "worker.terminal.pane": (
-        "hosts/terminal_start.py",
+        "hosts/terminals/starting.py",
         "a terminal's session runs, its shell was not met",
     ),
-    "worker.terminal.started": ("hosts/terminal_start.py", "a terminal runs and is not recorded"),
+    "worker.terminal.started": ("hosts/terminals/starting.py", "a terminal runs and is not recorded"),
     "worker.command.noted": (
-        "hosts/terminals.py",
+        "hosts/terminals/terminal.py",
         "a command is noted and not handed to the shell",
     ),
     "worker.command.handed": (
-        "hosts/terminals.py",
+        "hosts/terminals/terminal.py",
         "a command is handed to the shell, its start was not seen",
     ),
     "worker.snapshot.written": (
-        "hosts/snapshots.py",
+        "hosts/snapshots/shadow.py",
         "a snapshot is written, the head names the one before",
     ),
     "worker.snapshot.named": (
-        "hosts/snapshots.py",
+        "hosts/snapshots/shadow.py",
         "the head names a snapshot that memory does not know",
     ),
-    "worker.shadow.made": ("hosts/snapshots.py", "the shadow repository is made beside its place"),
+    "worker.shadow.made": ("hosts/snapshots/shadow.py", "the shadow repository is made beside its place"),
     "worker.world.before": (
         "environments/workstation/environment.py",
         "the first snapshot is taken, the world is not noted as made",

@@ -77,7 +77,7 @@ READS_THE_WALL_CLOCK = {
     "environments/workstation/sessions.py": "when output was printed",
     "environments/workstation/system.py": "how much of a sleep is left, never more than there was",
     "engines/embedded/wire.py": "a field of the protocol that nobody reads",
-    "hosts/snapshots.py": "file times are wall times",
+    "hosts/snapshots/shadow.py": "file times are wall times",
     "recorder/upkeep/backup.py": "how old a backup is, by its file's time",
     "recorder/status.py": "how old the newest backup is, never less than nothing",
     "recorder/upkeep/copying.py": "names of backups sort by time",

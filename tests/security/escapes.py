@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from houston_daemon.hosts import processes, seccomp
+from houston_daemon.hosts import processes
 from houston_daemon.hosts.limits import Limits
 from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.tmux import socket_for
+from houston_daemon.hosts.sandbox import seccomp
+from houston_daemon.hosts.terminals.tmux import socket_for
 from tests.security.escape_probes import (
     NOT_FOR_EVALUATORS,
     NOT_FOR_TERMINALS,

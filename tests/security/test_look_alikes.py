@@ -13,7 +13,7 @@ from houston_console.app import eye_lines, rows
 from houston_console.app.lines import plain
 from houston_console.app.plans import step_rows
 from houston_daemon.environments import door
-from houston_daemon.hosts import screen
+from houston_daemon.hosts.terminals import screen
 from houston_shared import observation, real_user
 from houston_shared.home import Home
 from houston_shared.look_alike import spots

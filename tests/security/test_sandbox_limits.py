@@ -13,7 +13,8 @@ import pytest
 
 from houston_daemon.environments.workstation.observations import Output
 from houston_daemon.environments.workstation.result import result
-from houston_daemon.hosts import cgroup_places, cgroups, processes
+from houston_daemon.hosts import processes
+from houston_daemon.hosts.guard import cgroup_places, cgroups
 from houston_daemon.hosts.limits import Limits
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.records import Call

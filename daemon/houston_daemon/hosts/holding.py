@@ -9,10 +9,13 @@ import os
 import secrets
 from pathlib import Path
 
-from houston_daemon.hosts import cgroups, processes, seccomp, terminal_state, usage
-from houston_daemon.hosts.enclosure import Enclosure
-from houston_daemon.hosts.guard import Guard, Shell
+from houston_daemon.hosts import processes
+from houston_daemon.hosts.guard import cgroups, usage
+from houston_daemon.hosts.guard.guard import Guard, Shell
 from houston_daemon.hosts.limits import Limits
+from houston_daemon.hosts.sandbox import seccomp
+from houston_daemon.hosts.sandbox.enclosure import Enclosure
+from houston_daemon.hosts.terminals import state_file
 
 
 def note_of(root: Path, rollout: str) -> Path:
@@ -47,7 +50,7 @@ def shells(terminals: Path) -> list[Shell]:
     """What each living terminal of a rollout is made of."""
     found: list[Shell] = []
     for path in terminals.glob("*/state.json"):
-        state = terminal_state.load(path.parent)
+        state = state_file.load(path.parent)
         if state is None or state.ended or not processes.is_alive(state.shell):
             continue
         pids = {state.pane.pid, state.init.pid, *_upwards(state.shell.pid, state.pane.pid)}
@@ -63,7 +66,7 @@ def members(terminals: Path) -> set[int]:
     everyone = processes.table()
     found: set[int] = set()
     for path in terminals.glob("*/state.json"):
-        state = terminal_state.load(path.parent)
+        state = state_file.load(path.parent)
         if state is not None and not state.closed and processes.is_alive(state.pane):
             found.update(entry.pid for entry in processes.descendants(state.pane.pid, everyone))
     ours = [entry.pid for entry in processes.descendants(os.getpid(), everyone)]

@@ -19,29 +19,24 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import (
-    cgroups,
-    holding,
-    network,
-    processes,
-    spawn,
-    tenancy,
-    terminal_start,
-    terminal_state,
-    workspace_copy,
-)
-from houston_daemon.hosts.enclosure import Enclosure
+from houston_daemon.hosts import holding, processes
 from houston_daemon.hosts.errors import TerminalMissing
-from houston_daemon.hosts.guard import Guard
+from houston_daemon.hosts.guard import cgroups
+from houston_daemon.hosts.guard.guard import Guard
 from houston_daemon.hosts.limits import Hit, Limits
-from houston_daemon.hosts.probe import probe
+from houston_daemon.hosts.processes import MARK
 from houston_daemon.hosts.protocol import Finished, TerminalStatus
-from houston_daemon.hosts.sandbox import COMMANDS, Sandbox
-from houston_daemon.hosts.snapshots import ShadowRepository
-from houston_daemon.hosts.tenancy import Tenancy
-from houston_daemon.hosts.terminal_log import TerminalLog
-from houston_daemon.hosts.terminals import LocalTerminal
-from houston_daemon.hosts.tmux import MARK, Tmux, socket_for
+from houston_daemon.hosts.sandbox import network, spawn
+from houston_daemon.hosts.sandbox.enclosure import Enclosure
+from houston_daemon.hosts.sandbox.probe import probe
+from houston_daemon.hosts.sandbox.profile import COMMANDS, Sandbox
+from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.hosts.terminals import starting, state_file
+from houston_daemon.hosts.terminals.byte_log import TerminalLog
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts.terminals.tmux import Tmux, socket_for
+from houston_daemon.hosts.workspace import copying, tenancy
+from houston_daemon.hosts.workspace.tenancy import Tenancy
 from houston_shared.errors import HoustonError
 
 _UNLIMITED = Limits(processes=0)
@@ -110,7 +105,7 @@ class LocalHost:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         await asyncio.to_thread(self._tenancy.take)
-        await asyncio.to_thread(workspace_copy.make, source, self.workspace, self._note, begun)
+        await asyncio.to_thread(copying.make, source, self.workspace, self._note, begun)
         for path in (self.sandbox.home, self.sandbox.temporary, self.folder / "terminals"):
             path.mkdir(parents=True, exist_ok=True)
         trouble = await probe(self.sandbox, await self._hold())
@@ -227,7 +222,7 @@ class LocalHost:
         if (folder / "socket").exists():
             await Tmux(socket_for(folder)).call("kill-server")
         # Also where the opening was cut off, or somebody has removed the rollout's folder.
-        if mark := workspace_copy.mark_of(self._note):
+        if mark := copying.mark_of(self._note):
             await asyncio.to_thread(processes.end_marked, mark)
         if groups is not None:
             await asyncio.to_thread(groups.end)
@@ -238,7 +233,7 @@ class LocalHost:
         """Have the limits at work; what every process is started through."""
         async with self._holding:
             if self._guard is None:
-                mark = workspace_copy.mark_of(self._note)
+                mark = copying.mark_of(self._note)
                 own = (self.workspace, self.sandbox.home, self.sandbox.temporary)
                 self._guard = await asyncio.to_thread(
                     holding.open_guard, self._groups_note, mark, self._limits, self.folder, own
@@ -251,7 +246,7 @@ class LocalHost:
         """How a session comes into the rollout's network; empty where each has its own."""
         if self.sandbox.network or self.sandbox.kind == "none":
             return []
-        note, mark = self._groups_note.with_suffix(".network"), workspace_copy.mark_of(self._note)
+        note, mark = self._groups_note.with_suffix(".network"), copying.mark_of(self._note)
         within = replace(enclosure, filter=None)
         async with self._holding:
             return await asyncio.to_thread(network.joining, note, mark, self.sandbox.bare(), within)
@@ -267,7 +262,7 @@ class LocalHost:
         if known is not None:
             return None if known.state.closed else known
         folder = self.folder / "terminals" / name
-        state = terminal_state.load(folder)
+        state = state_file.load(folder)
         if state is None or state.closed:
             return None
         found = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
@@ -282,7 +277,7 @@ class LocalHost:
         log = TerminalLog(folder)
         enclosure = await self._hold()
         launch = partial(self._launch, enclosure, await self._joining(enclosure))
-        state = await terminal_start.start(name, folder, tmux, log, launch)
+        state = await starting.start(name, folder, tmux, log, launch)
         opened = LocalTerminal(folder, tmux, state, self._command_path(folder))
         self._terminals[name] = opened
         return opened
@@ -290,7 +285,7 @@ class LocalHost:
     def _launch(
         self, enclosure: Enclosure, joining: list[str], commands: Path, shell: str, token: str
     ) -> list[str]:
-        marked = {"HOUSTON_TERMINAL": token, MARK: workspace_copy.mark_of(self._note)}
+        marked = {"HOUSTON_TERMINAL": token, MARK: copying.mark_of(self._note)}
         if self.sandbox.kind == "none":
             return self.sandbox.wrap(
                 ["/bin/bash", "-c", shell], environment=marked, enclosure=enclosure
@@ -307,7 +302,7 @@ class LocalHost:
 
     def _tmux(self) -> Tmux:
         place = socket_for(self.folder / "terminals")
-        return Tmux(place, workspace_copy.mark_of(self._note))
+        return Tmux(place, copying.mark_of(self._note))
 
 
 def _remove(folder: Path) -> None:

@@ -23,6 +23,8 @@ class ProcessKey:
 
 
 NOBODY = ProcessKey(0, 0)
+MARK = "HOUSTON_ROLLOUT"
+"""Environment variable of everything that runs for a rollout."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from houston_daemon.hosts.cgroup_places import places
+from houston_daemon.hosts.guard.cgroup_places import places
 from houston_daemon.recorder.protocol import Reported
 from houston_daemon.recorder.store import Store
 from houston_shared.wire import Status

@@ -13,10 +13,10 @@ from typing import Literal
 
 from houston_daemon.engines.install import engine_path, has_nvidia_gpu
 from houston_daemon.engines.model import model_path
-from houston_daemon.hosts import seccomp
-from houston_daemon.hosts.cgroup_places import places
-from houston_daemon.hosts.probe import probe
-from houston_daemon.hosts.sandbox import Sandbox
+from houston_daemon.hosts.guard.cgroup_places import places
+from houston_daemon.hosts.sandbox import seccomp
+from houston_daemon.hosts.sandbox.probe import probe
+from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.service import machine_checks
 from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.finding import Check, Finding, ok

@@ -15,8 +15,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_daemon.hosts import tenancy
 from houston_daemon.hosts.holding import note_of
+from houston_daemon.hosts.workspace import tenancy
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.progress import read_ended

@@ -15,8 +15,8 @@ from platformdirs import user_config_path
 from houston_daemon.engines.install import engine_path
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.script import read_script
-from houston_daemon.hosts.probe import probe
-from houston_daemon.hosts.sandbox import Sandbox
+from houston_daemon.hosts.sandbox.probe import probe
+from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
 from houston_daemon.service.engine_server import is_child
 from houston_shared.config import FILE_ENGINES, Engine, Loaded

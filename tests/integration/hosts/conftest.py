@@ -10,8 +10,8 @@ import pytest
 
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.protocol import TerminalStatus
-from houston_daemon.hosts.terminals import LocalTerminal
-from houston_daemon.hosts.tmux import Tmux, socket_for
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts.terminals.tmux import Tmux, socket_for
 
 MakeHost = Callable[..., LocalHost]
 

@@ -7,7 +7,7 @@ import pytest
 
 from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
 from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.terminals import LocalTerminal
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
 from houston_shared.errors import HoustonError
 
 from .conftest import MakeHost, finish

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import cgroups, landlock, processes, sandbox
+from houston_daemon.hosts import processes
+from houston_daemon.hosts.guard import cgroups
 from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.sandbox import landlock, profile
 from houston_shared.errors import HoustonError
 
 from .conftest import MakeHost, finish
@@ -452,7 +454,7 @@ def test_everything_works_for_a_user_without_rights(tmp_path: Path) -> None:
 
 
 def test_only_prefixes_outside_the_system_are_mapped_for_python() -> None:
-    for folder in sandbox.python_folders():
+    for folder in profile.python_folders():
         assert not folder.startswith("/usr/") and Path(folder).is_dir()
         assert not Path.home().is_relative_to(folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.snapshots import LARGE, ShadowRepository
+from houston_daemon.hosts.snapshots.shadow import LARGE, ShadowRepository
 from houston_shared.errors import HoustonError
 
 Made = dict[str, tuple[str, bytes, bool]]
@@ -366,7 +366,7 @@ async def test_an_empty_workspace_is_a_snapshot_too(
 _TAKER = """
 import asyncio, sys
 from pathlib import Path
-from houston_daemon.hosts.snapshots import ShadowRepository
+from houston_daemon.hosts.snapshots.shadow import ShadowRepository
 
 async def main():
     place = Path(sys.argv[1])

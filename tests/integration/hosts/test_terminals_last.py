@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import processes, terminal_state, workspace_copy
+from houston_daemon.hosts import processes
 from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.terminals import LocalTerminal
+from houston_daemon.hosts.terminals import state_file
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts.workspace import copying
 
 from .conftest import MakeHost, finish, kill_tmux
 
@@ -73,9 +75,9 @@ async def test_a_command_noted_but_never_handed_over_is_not_called_running(
     make_host: MakeHost, terminal: LocalTerminal
 ) -> None:
     terminal.state.command, terminal.state.running = "never sent", True
-    terminal.state.nonces = terminal_state.Nonces.fresh()
+    terminal.state.nonces = state_file.Nonces.fresh()
     terminal.state.sent_at = terminal.log.size()
-    terminal_state.save(terminal.folder, terminal.state)
+    state_file.save(terminal.folder, terminal.state)
     found = await make_host().terminal("main")
     status = await found.status()
     assert (status.busy, status.exit_code) == (False, None)
@@ -190,7 +192,7 @@ async def test_a_terminal_without_tmux_is_dead_and_its_shell_ended(
 _OPENING = """
 import asyncio, sys
 from pathlib import Path
-from houston_daemon.hosts import terminal_start
+from houston_daemon.hosts.terminals import starting
 from houston_daemon.hosts.local import LocalHost
 
 async def greet(*_):
@@ -201,7 +203,7 @@ async def greet(*_):
 async def main():
     host = LocalHost(Path(sys.argv[1]), "r1", sandbox=sys.argv[2], network=False, hidden=())
     await host.prepare(None)
-    terminal_start._greet = greet
+    starting._greet = greet
     await host.terminal("main", create=True)
 
 asyncio.run(main())
@@ -251,7 +253,7 @@ async def test_terminals_end_when_somebody_has_removed_the_rollouts_folder(
     await host.prepare(None)
     terminal = await host.terminal("main", create=True)
     await terminal.run("setsid sleep 1000 & sleep 1001")
-    mark = workspace_copy.mark_of(host.folder.parents[1] / "prepared" / "r1").encode()
+    mark = copying.mark_of(host.folder.parents[1] / "prepared" / "r1").encode()
     assert len(_carrying(mark)) > 3, "tmux, its pane, the shell and what it runs"
     shutil.rmtree(host.folder)
     await (host if known == "by this process" else make_host(sandbox=sandbox)).destroy_terminals()

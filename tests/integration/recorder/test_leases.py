@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.recorder.steps import assignments
+from houston_daemon.recorder.store import Store
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from tests.support.recorder_client import Station, Worker, sample
@@ -69,6 +71,35 @@ def test_a_failed_worker_fails_its_rollout_and_an_old_one_does_not(station: Stat
     assert station.query("SELECT state, reason FROM rollouts") == [
         ("failed", "it crashed three times")
     ]
+
+
+def test_last_words_that_come_after_the_end_are_kept_and_bring_nobody_back(
+    station: Station,
+) -> None:
+    worker = station.working()
+    worker.sample(1)
+    station.recorder.worker_ended(worker.rollout, worker.lease, "")
+    for said in (worker.intent(1), worker.say(wire.Heartbeat, activity="late")):
+        assert isinstance(said, wire.Ack), said
+    assert station.recorder.runnable() == [worker.rollout]
+    new = station.worker(worker.rollout)
+    assert isinstance(worker.result(1), wire.Refused)
+    assert isinstance(new.result(1), wire.Ack)
+
+
+def test_an_end_that_was_undone_keeps_its_active_time(station: Station) -> None:
+    worker = station.working()
+    worker.active_us = 7_000_000
+    worker.say(wire.Heartbeat)
+    with pytest.raises(HoustonError, match="spoiled"):
+        station.recorder._call(lambda store: _ends_and_spoils(store, worker))
+    station.recorder.worker_ended(worker.rollout, worker.lease, "")
+    assert station.query("SELECT active_us FROM rollouts") == [(7_000_000,)]
+
+
+def _ends_and_spoils(store: Store, worker: Worker) -> None:
+    assignments.worker_ended(store, worker.rollout, worker.lease, "")
+    raise HoustonError("It was spoiled.")
 
 
 def test_what_cannot_run_is_not_assigned(station: Station) -> None:

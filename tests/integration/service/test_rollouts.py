@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.hosts.tmux import socket_for
+from houston_daemon.hosts.terminals.tmux import socket_for
 from houston_daemon.service.leftovers import has_left
 from tests.support.station import Station, alive
 

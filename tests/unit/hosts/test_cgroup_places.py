@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import cgroup_places, cgroups
-from houston_daemon.hosts.cgroup_places import places
+from houston_daemon.hosts.guard import cgroup_places, cgroups
+from houston_daemon.hosts.guard.cgroup_places import places
 from houston_daemon.hosts.limits import Limits
 
 V2 = "30 25 0:26 / {root} rw - cgroup2 cgroup2 rw\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.protocol import Host, Terminal
-from houston_daemon.hosts.terminals import LocalTerminal
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
 
 
 def _as_host(host: LocalHost) -> Host:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.hosts import snapshot_names
-from houston_daemon.hosts.beneath import Beneath
+from houston_daemon.hosts.snapshots import tree_names
+from houston_daemon.hosts.snapshots.beneath import Beneath
 
 _ODD = [".git", ".GIT", ".Git ", ".git.", "git~1", "GIT~2", ".git::$INDEX_ALLOCATION", "%houston%"]
 _ODD += [".g\u200cit", os.fsdecode(b"\xff\xfe"), "%houston%2Egit"]
@@ -16,21 +16,21 @@ _ODD += [".g\u200cit", os.fsdecode(b"\xff\xfe"), "%houston%2Egit"]
 
 @pytest.mark.parametrize("name", _ODD)
 def test_a_refused_name_is_escaped_and_comes_back(name: str) -> None:
-    stored = snapshot_names.to_tree(name)
+    stored = tree_names.to_tree(name)
     assert stored.startswith("%houston%") and ".git" not in stored.lower() and stored.encode()
-    assert snapshot_names.from_tree(stored) == name
+    assert tree_names.from_tree(stored) == name
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".github", "git", "legit~1x", "a b", "ü", "100%"])
 def test_an_ordinary_name_stays_as_it_is(name: str) -> None:
-    assert snapshot_names.to_tree(name) == name
+    assert tree_names.to_tree(name) == name
 
 
 @given(st.binary(min_size=1).filter(lambda b: b"/" not in b and b"\0" not in b))
 def test_every_name_comes_back(raw: bytes) -> None:
     name = os.fsdecode(raw)
-    assert snapshot_names.from_tree(snapshot_names.to_tree(name)) == name
-    assert snapshot_names.shown(name).encode()
+    assert tree_names.from_tree(tree_names.to_tree(name)) == name
+    assert tree_names.shown(name).encode()
 
 
 @pytest.fixture

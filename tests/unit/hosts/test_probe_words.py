@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import probe
+from houston_daemon.hosts.sandbox import probe
 
 
 def test_the_setting_that_closes_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

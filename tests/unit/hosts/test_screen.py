@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.hosts.screen import render
+from houston_daemon.hosts.terminals.screen import render
 
 SCREENS: dict[str, tuple[bytes, list[str]]] = {
     "nothing": (b"", []),

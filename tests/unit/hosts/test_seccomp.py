@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from houston_daemon.hosts import seccomp
+from houston_daemon.hosts.sandbox import seccomp
 
 ALLOWED = "allowed"
 

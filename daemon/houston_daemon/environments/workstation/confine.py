@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_daemon.hosts.sandbox import INSIDE
+from houston_daemon.hosts.sandbox.profile import INSIDE
 
 _MOST_LINKS = 40
 _KINDS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts.processes import NOBODY, ProcessKey
-from houston_daemon.hosts.terminal_marks import Nonces
+from houston_daemon.hosts.terminals.marks import Nonces
 
 
 class TerminalState(msgspec.Struct):

@@ -2,8 +2,8 @@
 
 `git add` is never used: nested clones and ignored files are files like others, and no lock is left
 when this process is killed (objects appear by rename, the head is a file moved into place).
-In `shadow/`: a bare git repository, `manifest` (see snapshot_manifest), `large/` (see
-large_files). The work runs in a thread of its own; one call at a time, others wait.
+In `shadow/`: a bare git repository, `manifest` and `large/` (see the modules of
+these names). The work runs in a thread of its own; one call at a time, others wait.
 """
 
 import asyncio
@@ -20,19 +20,13 @@ from typing import TypeVar
 import msgspec
 import pygit2
 
-from houston_daemon.hosts import (
-    large_files,
-    snapshot_diff,
-    snapshot_manifest,
-    snapshot_restore,
-    snapshot_tree,
-)
-from houston_daemon.hosts.beneath import Beneath
-from houston_daemon.hosts.loose_objects import write_blob
 from houston_daemon.hosts.protocol import Snapshot
-from houston_daemon.hosts.snapshot_diff import Side
-from houston_daemon.hosts.snapshot_scan import FileMark, Scan, scan
-from houston_daemon.hosts.snapshot_tree import About, Beside, TreeFile
+from houston_daemon.hosts.snapshots import diffs, large_files, manifest, restoring, trees
+from houston_daemon.hosts.snapshots.beneath import Beneath
+from houston_daemon.hosts.snapshots.diffs import Side
+from houston_daemon.hosts.snapshots.loose_objects import write_blob
+from houston_daemon.hosts.snapshots.scanning import FileMark, Scan, scan
+from houston_daemon.hosts.snapshots.trees import About, Beside, TreeFile
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
@@ -59,7 +53,7 @@ class ShadowRepository:
         self._files: dict[str, TreeFile] = {}
         """Files of the last snapshot."""
         self._about = About()
-        self._known: snapshot_manifest.Known = {}
+        self._known: manifest.Known = {}
         """How they looked; always of the same content as in `_files`."""
         self._saved_at = 0.0
         self._unsaved = False
@@ -118,7 +112,7 @@ class ShadowRepository:
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
-        shown, more = snapshot_diff.describe(repo, changes)
+        shown, more = diffs.describe(repo, changes)
         return Snapshot(self._head, shown, more)
 
     def _read_changed(
@@ -177,13 +171,13 @@ class ShadowRepository:
     def _commit(
         self, repo: pygit2.Repository, message: str, about: About, changes: list[Change]
     ) -> None:
-        old = snapshot_tree.files_of(repo[self._head]) if self._head else None
+        old = trees.files_of(repo[self._head]) if self._head else None
         contents = {path: _in_tree(after) for path, _, after in changes}
         tree = old.id if old is not None else None
         if contents:
-            nested = snapshot_tree.nested(contents.items())
-            tree = snapshot_tree.updated(repo, old, nested)
-        head = snapshot_tree.write_commit(repo, tree, about, message, self._head)
+            nested = trees.nested(contents.items())
+            tree = trees.updated(repo, old, nested)
+        head = trees.write_commit(repo, tree, about, message, self._head)
         point("worker.snapshot.written")
         self._point_head(head)
         point("worker.snapshot.named")
@@ -221,15 +215,15 @@ class ShadowRepository:
             self._head = (self.folder / _HEAD).read_text().strip()
         if self._head:
             commit = repo[self._head]
-            self._files = dict(snapshot_tree.walk(snapshot_tree.files_of(commit)))
-            self._about = snapshot_tree.about_of(commit)
-        self._known = snapshot_manifest.load(self.folder / "manifest", self._files)
+            self._files = dict(trees.walk(trees.files_of(commit)))
+            self._about = trees.about_of(commit)
+        self._known = manifest.load(self.folder / "manifest", self._files)
         self._repo = repo
         return repo
 
     def _save_manifest(self) -> None:
         if self._unsaved:
-            snapshot_manifest.save(self.folder / "manifest", self._known)
+            manifest.save(self.folder / "manifest", self._known)
             self._saved_at, self._unsaved = time.monotonic(), False
 
     def _restore(self, commit: str, into: Path) -> list[str]:
@@ -242,7 +236,7 @@ class ShadowRepository:
                 "Nothing was restored.",
             ) from error
         known = self._known if into == self.workspace else {}
-        return snapshot_restore.restore(repo, found, into, self.folder / "large", known)
+        return restoring.restore(repo, found, into, self.folder / "large", known)
 
 
 def _make_repository(folder: Path) -> None:
@@ -269,7 +263,7 @@ def _read(
     """Store a file's content; Beside when it changes under our hands, None when it is gone."""
     try:
         if stat.S_ISLNK(mark[0]):
-            return TreeFile(snapshot_tree.LINK, repo.create_blob(workspace.read_link(path)))
+            return TreeFile(trees.LINK, repo.create_blob(workspace.read_link(path)))
         with os.fdopen(workspace.open(path, os.O_RDONLY), "rb") as file:
             data = file.read(LARGE + 1)
             after = os.fstat(file.fileno())
@@ -279,7 +273,7 @@ def _read(
         return None
     if (after.st_size, after.st_mtime_ns) != (len(data), mark[2]):
         return Beside(after.st_size, after.st_mtime_ns, mark[0] & 0o777, "still being written")
-    mode = snapshot_tree.PROGRAM if mark[0] & 0o100 else snapshot_tree.FILE
+    mode = trees.PROGRAM if mark[0] & 0o100 else trees.FILE
     return TreeFile(mode, write_blob(repo, data))
 
 

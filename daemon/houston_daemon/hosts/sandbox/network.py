@@ -19,9 +19,8 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import processes
-from houston_daemon.hosts.enclosure import Enclosure
-from houston_daemon.hosts.processes import ProcessKey
-from houston_daemon.hosts.tmux import MARK
+from houston_daemon.hosts.processes import MARK, ProcessKey
+from houston_daemon.hosts.sandbox.enclosure import Enclosure
 
 _SECONDS = 5.0
 _CHECK = '[ "$(readlink /proc/self/ns/net)" = "$1" ] || exit 125; shift; exec "$@"'

@@ -13,11 +13,10 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from houston_daemon.hosts.processes import MARK
 from houston_shared.errors import HoustonError
 
 _LONGEST_SOCKET = 99
-MARK = "HOUSTON_ROLLOUT"
-"""Environment variable of everything that runs in a rollout's terminals."""
 COLUMNS, ROWS = 160, 50
 
 

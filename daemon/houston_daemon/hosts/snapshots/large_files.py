@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 
 from houston_daemon.hosts import sparse_copy
-from houston_daemon.hosts.beneath import Beneath
-from houston_daemon.hosts.snapshot_scan import FileMark
+from houston_daemon.hosts.snapshots.beneath import Beneath
+from houston_daemon.hosts.snapshots.scanning import FileMark
 
 MOST = 8 << 30
 """Bytes that one mark copies."""

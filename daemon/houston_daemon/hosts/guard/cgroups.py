@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.hosts import cgroup_places, processes
+from houston_daemon.hosts import processes
+from houston_daemon.hosts.guard import cgroup_places
 from houston_daemon.hosts.limits import Limits, Mechanism
 
 _END_SECONDS = 2.0

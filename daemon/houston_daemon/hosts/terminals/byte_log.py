@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_daemon.hosts.screen import render
-from houston_daemon.hosts.terminal_marks import (
+from houston_daemon.hosts.terminals.marks import (
     LOOK_BEHIND,
     Nonces,
     trailing_marks,
     without_marks,
 )
+from houston_daemon.hosts.terminals.screen import render
 
 _BLOCK = 1 << 20
 _PREFIX = "log."

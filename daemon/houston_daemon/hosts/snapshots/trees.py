@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import pygit2
 
-from houston_daemon.hosts import snapshot_names
+from houston_daemon.hosts.snapshots import tree_names
 
 FILES, ABOUT = "files", "about.json"
 FILE, PROGRAM, LINK, FOLDER = 0o100644, 0o100755, 0o120000, 0o040000
@@ -50,7 +50,7 @@ def nested(changes: Iterable[tuple[str, TreeFile | None]]) -> Changes:
     """Changes by path as a tree of folders with git's names; removals never undo an addition."""
     top: Changes = {}
     for path, file in sorted(changes, key=lambda change: change[1] is not None):
-        *folders, name = (snapshot_names.to_tree(part) for part in path.split("/"))
+        *folders, name = (tree_names.to_tree(part) for part in path.split("/"))
         at = top
         for folder in folders:
             below = at.get(folder)
@@ -86,7 +86,7 @@ def walk(tree: pygit2.Tree | None) -> Iterator[tuple[str, TreeFile]]:
     while waiting:
         prefix, folder = waiting.pop()
         for entry in folder:
-            path = prefix + snapshot_names.from_tree(entry.name)
+            path = prefix + tree_names.from_tree(entry.name)
             if entry.filemode == FOLDER:
                 waiting.append((f"{path}/", entry))
             else:
@@ -102,7 +102,7 @@ def files_of(commit: pygit2.Commit) -> pygit2.Tree | None:
 def about_of(commit: pygit2.Commit) -> About:
     """What the commit says beside its tree."""
     return _renamed(
-        msgspec.json.decode(commit.tree[ABOUT].data, type=About), snapshot_names.path_from_tree
+        msgspec.json.decode(commit.tree[ABOUT].data, type=About), tree_names.path_from_tree
     )
 
 
@@ -118,7 +118,7 @@ def write_commit(
     repo: pygit2.Repository, files: pygit2.Oid | None, about: About, message: str, parent: str
 ) -> str:
     """Write a commit object; returns its id. No reference moves."""
-    data = msgspec.json.encode(_renamed(about, snapshot_names.path_to_tree))
+    data = msgspec.json.encode(_renamed(about, tree_names.path_to_tree))
     builder = repo.TreeBuilder()
     if files is not None:
         builder.insert(FILES, files, FOLDER)

@@ -23,14 +23,15 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import processes, terminal_marks, terminal_start, terminal_state
+from houston_daemon.hosts import processes
 from houston_daemon.hosts.errors import TerminalBusy, TerminalDead
 from houston_daemon.hosts.processes import ProcessKey, ProcessStat
 from houston_daemon.hosts.protocol import TerminalStatus
-from houston_daemon.hosts.terminal_log import TerminalLog, Window
-from houston_daemon.hosts.terminal_marks import Nonces
-from houston_daemon.hosts.terminal_state import TerminalState
-from houston_daemon.hosts.tmux import Tmux
+from houston_daemon.hosts.terminals import marks, starting, state_file
+from houston_daemon.hosts.terminals.byte_log import TerminalLog, Window
+from houston_daemon.hosts.terminals.marks import Nonces
+from houston_daemon.hosts.terminals.state_file import TerminalState
+from houston_daemon.hosts.terminals.tmux import Tmux
 from houston_shared.faults import point
 
 _REPIPE_SECONDS = 3.0
@@ -79,8 +80,8 @@ class LocalTerminal:
             self.log.secret = nonces
             self._save()
             point("worker.command.noted")
-            lines = terminal_marks.command_lines(nonces, command, self._command_path, state.tty)
-            if not terminal_start.write_lines(self.folder, lines):
+            lines = marks.command_lines(nonces, command, self._command_path, state.tty)
+            if not starting.write_lines(self.folder, lines):
                 state.running = False
                 self._save()
                 raise TerminalDead(self.name, "its shell no longer reads")
@@ -167,7 +168,7 @@ class LocalTerminal:
         await self._tmux.kill_session(self.name)
         if processes.is_alive(self.state.init):
             processes.send([self.state.init.pid], signal.SIGKILL)
-        await terminal_start.end_marked(self.folder, self.state.token)
+        await starting.end_marked(self.folder, self.state.token)
 
     async def settle(self) -> None:
         """After a restart of our process: find out what became of the last command.
@@ -183,7 +184,7 @@ class LocalTerminal:
                 self._save()
 
     async def _started(self) -> int:
-        deadline = time.monotonic() + terminal_start.START_SECONDS
+        deadline = time.monotonic() + starting.START_SECONDS
         pause = 0.0002
         while time.monotonic() < deadline:
             await self._look(check_pipe=pause > 0.01)
@@ -233,12 +234,12 @@ class LocalTerminal:
         if nonces is None:
             return
         if self.state.started_at is None:
-            mark = terminal_marks.start_mark(nonces)
+            mark = marks.start_mark(nonces)
             at = data.find(mark)
             if at >= 0:
                 self.state.started_at = start + at + len(mark)
                 self._save()
-        _, found, rest = data.partition(terminal_marks.end_mark(nonces))
+        _, found, rest = data.partition(marks.end_mark(nonces))
         code, closed, _ = rest.partition(b"\x07")
         if found and closed:
             self.state.exit_code = int(code)
@@ -262,10 +263,10 @@ class LocalTerminal:
     async def _shell_code(self) -> int | None:
         """What the shell ended with, written a moment after; None when it was killed."""
         for _ in range(100):
-            if (code := terminal_start.exit_code(self.folder)) is not None:
+            if (code := starting.exit_code(self.folder)) is not None:
                 return code
             if not processes.is_alive(self.state.pane):
-                return terminal_start.exit_code(self.folder)
+                return starting.exit_code(self.folder)
             await asyncio.sleep(0.01)
         return None
 
@@ -293,13 +294,13 @@ class LocalTerminal:
             f"\r\n[houston: the log stopped; output after {since} may be missing here]\r\n".encode()
         )
         (self.folder / "sink.pid").unlink(missing_ok=True)
-        sink = terminal_start.sink_command(self.folder, segment)
+        sink = starting.sink_command(self.folder, segment)
         if not await self._tmux.pipe(self.name, sink):
             return
-        self.state.sink = await terminal_start.sink_of(self.folder)
+        self.state.sink = await starting.sink_of(self.folder)
         self._save()
         if self.state.running and self.state.nonces is not None:
-            terminal_start.write_lines(self.folder, terminal_marks.end_line(self.state.nonces))
+            starting.write_lines(self.folder, marks.end_line(self.state.nonces))
 
     def _foreground(self, deep: bool) -> list[ProcessStat]:
         """Processes of the foreground group without the shell; deep: and all below them."""
@@ -343,7 +344,7 @@ class LocalTerminal:
             raise TerminalDead(self.name, self.state.end())
 
     def _save(self) -> None:
-        terminal_state.save(self.folder, self.state)
+        state_file.save(self.folder, self.state)
 
 
 async def _sleep(seconds: float, stop: asyncio.Event) -> None:

@@ -4,9 +4,9 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from houston_daemon.hosts import spawn
-from houston_daemon.hosts.enclosure import Enclosure
-from houston_daemon.hosts.sandbox import Sandbox
+from houston_daemon.hosts.sandbox import spawn
+from houston_daemon.hosts.sandbox.enclosure import Enclosure
+from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_shared.errors import ExitCode, HoustonError
 
 _OPEN = Enclosure()

@@ -5,10 +5,10 @@ from typing import Literal
 
 import pygit2
 
-from houston_daemon.hosts.loose_objects import size_of
 from houston_daemon.hosts.protocol import ChangedFile
-from houston_daemon.hosts.snapshot_names import shown
-from houston_daemon.hosts.snapshot_tree import LINK, Beside, TreeFile
+from houston_daemon.hosts.snapshots.loose_objects import size_of
+from houston_daemon.hosts.snapshots.tree_names import shown
+from houston_daemon.hosts.snapshots.trees import LINK, Beside, TreeFile
 
 LONGEST = 16 * 1024
 """Bytes of one diff."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pygit2
 
 from houston_daemon.hosts import sparse_copy
-from houston_daemon.hosts.beneath import Beneath
-from houston_daemon.hosts.snapshot_names import shown
-from houston_daemon.hosts.snapshot_scan import FileMark, scan
-from houston_daemon.hosts.snapshot_tree import (
+from houston_daemon.hosts.snapshots.beneath import Beneath
+from houston_daemon.hosts.snapshots.scanning import FileMark, scan
+from houston_daemon.hosts.snapshots.tree_names import shown
+from houston_daemon.hosts.snapshots.trees import (
     LINK,
     PROGRAM,
     About,

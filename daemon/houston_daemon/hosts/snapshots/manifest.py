@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pygit2
 
-from houston_daemon.hosts.snapshot_scan import FileMark
-from houston_daemon.hosts.snapshot_tree import TreeFile
+from houston_daemon.hosts.snapshots.scanning import FileMark
+from houston_daemon.hosts.snapshots.trees import TreeFile
 
 Known = dict[str, tuple[FileMark, TreeFile]]
 """By path: how a file looked, and what was in it."""

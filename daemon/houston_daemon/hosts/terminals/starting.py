@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from houston_daemon.hosts import processes, terminal_marks, terminal_state
+from houston_daemon.hosts import processes
 from houston_daemon.hosts.errors import TerminalDead
-from houston_daemon.hosts.terminal_log import TerminalLog
-from houston_daemon.hosts.terminal_state import TerminalState
-from houston_daemon.hosts.tmux import Tmux
+from houston_daemon.hosts.terminals import marks, state_file
+from houston_daemon.hosts.terminals.byte_log import TerminalLog
+from houston_daemon.hosts.terminals.state_file import TerminalState
+from houston_daemon.hosts.terminals.tmux import Tmux
 from houston_shared.faults import point
 
 START_SECONDS = 20.0
@@ -49,7 +50,7 @@ async def start(
         raise
     state.sink = await sink_of(folder)
     point("worker.terminal.started")
-    terminal_state.save(folder, state)
+    state_file.save(folder, state)
     return state
 
 
@@ -138,10 +139,10 @@ async def _greet(
     state.pane = processes.key_of(pane)
     deadline = time.monotonic() + START_SECONDS
     greeted = False
-    mark = terminal_marks.ready_mark(nonce)
+    mark = marks.ready_mark(nonce)
     while time.monotonic() < deadline:
         if not greeted:
-            greeted = write_lines(folder, terminal_marks.greeting(nonce))
+            greeted = write_lines(folder, marks.greeting(nonce))
         _, found, rest = log.read(before, log.size()).partition(mark)
         if found and b"\x07" in rest:
             tty, shell = rest.partition(b"\x07")[0].decode().split(" ")

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_daemon.hosts import disk_use, processes, usage
-from houston_daemon.hosts.cgroups import Groups, Refusals
+from houston_daemon.hosts import processes
+from houston_daemon.hosts.guard import disk_use, usage
+from houston_daemon.hosts.guard.cgroups import Groups, Refusals
+from houston_daemon.hosts.guard.usage import Used
 from houston_daemon.hosts.limits import Hit, Kind, Limits, size
-from houston_daemon.hosts.usage import Used
 
 log = logging.getLogger(__name__)
 

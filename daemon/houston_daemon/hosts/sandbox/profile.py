@@ -20,8 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import landlock
-from houston_daemon.hosts.enclosure import FILTER, Enclosure
+from houston_daemon.hosts.sandbox import landlock
+from houston_daemon.hosts.sandbox.enclosure import FILTER, Enclosure
 from houston_shared.errors import HoustonError
 
 INSIDE = "/workspace"

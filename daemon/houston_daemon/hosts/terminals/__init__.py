@@ -1,0 +1,1 @@
+"""Terminals of a rollout on this machine: tmux sessions, their shells and their byte logs."""

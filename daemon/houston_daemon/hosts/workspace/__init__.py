@@ -1,0 +1,1 @@
+"""A rollout's workspace: how it is made, and whose it is."""
