@@ -226,7 +226,10 @@ POINTS: dict[str, tuple[str, str]] = {
         "hosts/terminals/starting.py",
         "a terminal's session runs, its shell was not met",
     ),
-    "worker.terminal.started": ("hosts/terminals/starting.py", "a terminal runs and is not recorded"),
+    "worker.terminal.started": (
+        "hosts/terminals/starting.py",
+        "a terminal runs and is not recorded",
+    ),
     "worker.command.noted": (
         "hosts/terminals/terminal.py",
         "a command is noted and not handed to the shell",
@@ -243,7 +246,10 @@ POINTS: dict[str, tuple[str, str]] = {
         "hosts/snapshots/shadow.py",
         "the head names a snapshot that memory does not know",
     ),
-    "worker.shadow.made": ("hosts/snapshots/shadow.py", "the shadow repository is made beside its place"),
+    "worker.shadow.made": (
+        "hosts/snapshots/shadow.py",
+        "the shadow repository is made beside its place",
+    ),
     "worker.world.before": (
         "environments/workstation/environment.py",
         "the first snapshot is taken, the world is not noted as made",
