@@ -51,6 +51,8 @@ class Workers:
 
     def __init__(self) -> None:
         self._by_rollout: dict[str, Worker] = {}
+        self._ended: dict[str, Worker] = {}
+        """The last worker of each rollout that has none now."""
         self.longest_silence = 0.0
         """Longest time between two messages of one worker so far, seconds."""
         self._attended = 0.0
@@ -71,11 +73,17 @@ class Workers:
 
     def add(self, rollout: str, lease: int) -> None:
         """A rollout was assigned; whoever ran it before counts no more."""
+        self._ended.pop(rollout, None)
         self._by_rollout[rollout] = Worker(lease, attended=self._attended)
 
     def heard(self, rollout: str, lease: int, routing: bytes) -> None:
-        """A message under the newest lease came from `routing`."""
+        """A message under the newest lease came from `routing`.
+
+        The last words of one that has ended may come after its end: they bring nobody back.
+        """
         worker = self._by_rollout.get(rollout)
+        if worker is None and self._has_ended(rollout, lease):
+            return
         if worker is None or worker.lease != lease:
             # A worker that outlived the daemon's memory of it (a remote one): its lease is proof.
             worker = self._by_rollout[rollout] = Worker(lease)
@@ -88,15 +96,23 @@ class Workers:
 
     def counted(self, rollout: str, active_us: int) -> None:
         """A heartbeat told how long the rollout has worked."""
-        self._by_rollout[rollout].active_us = active_us
+        worker = self._by_rollout.get(rollout)
+        if worker is not None:
+            worker.active_us = active_us
 
     def remove(self, rollout: str, lease: int) -> int:
-        """A worker ended; the active time of its last heartbeat, 0 when it is not the newest."""
+        """A worker ended; the active time of its last heartbeat, 0 when it is not the newest.
+
+        Removed again, because a transaction was undone, it says the same.
+        """
         worker = self._by_rollout.get(rollout)
-        if worker is None or worker.lease != lease:
-            return 0
-        del self._by_rollout[rollout]
-        return worker.active_us
+        if worker is not None and worker.lease == lease:
+            self._ended[rollout] = self._by_rollout.pop(rollout)
+        return self._ended[rollout].active_us if self._has_ended(rollout, lease) else 0
+
+    def _has_ended(self, rollout: str, lease: int) -> bool:
+        ended = self._ended.get(rollout)
+        return ended is not None and ended.lease == lease
 
     def of(self, rollout: str) -> Worker | None:
         """The live worker of a rollout."""
