@@ -97,8 +97,9 @@ class Stored:
     """In the order in which it was queued."""
     contexts: dict[tuple[str, int], str] = field(default_factory=dict)
     """(rollout, step) → hash of the context before it."""
-    closed: set[str] = field(default_factory=set)
-    """Rollouts whose last step the recorder closed by itself: cancelled, or failed."""
+    closed: dict[str, int] = field(default_factory=dict)
+    """Rollout → its last step, where the recorder may have closed that by itself: cancelled, or
+    failed. What closes a step is everything behind its sample."""
 
 
 class Finding(NamedTuple):
@@ -126,8 +127,7 @@ def _messages(history: History, stored: Stored) -> Iterator[Finding]:
             yield Finding("doubled", f"{event.key} is stored as {found[event.key].seq} and again")
         if event.seq <= newest:
             yield Finding("reordered", f"event {event.seq} stands behind {newest}")
-        ours = event.key.rollout not in stored.closed
-        if ours and (event.key, event.words) not in history.sent:
+        if not _closing(event.key, stored) and (event.key, event.words) not in history.sent:
             yield Finding("invented", f"event {event.seq}: nobody sent {event.key} in these words")
         found.setdefault(event.key, event)
         newest = event.seq
@@ -144,6 +144,10 @@ def _messages(history: History, stored: Stored) -> Iterator[Finding]:
         if ack.seq < last[ack.key.rollout] and not ack.duplicate:
             yield Finding("reordered", f"{ack.key} was acked behind {last[ack.key.rollout]}")
         last[ack.key.rollout] = max(last[ack.key.rollout], ack.seq)
+
+
+def _closing(key: Key, stored: Stored) -> bool:
+    return stored.closed.get(key.rollout) == key.step and key.part != "sample"
 
 
 def _spoken(history: History, stored: Stored) -> Iterator[Finding]:

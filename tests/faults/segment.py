@@ -17,7 +17,7 @@ from typing import Any
 
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
-from tests.faults import loads
+from tests.faults import loads, spared
 from tests.faults.ground import Ground, Speaker, history
 from tests.faults.history import check
 from tests.faults.reach import ONCE, WHEN, Means
@@ -81,6 +81,8 @@ class Segment:
         self, folder: Path, dice: random.Random, cheap: int = 3, stations: int = 1
     ) -> None:
         self.ground = Ground(folder)
+        self.ground.environment |= spared.made(folder / "deaths")
+        self._deaths = spared.Deaths(folder / "deaths")
         self.result = Result()
         self._dice = dice
         self._wanted = {"null": cheap, "station": stations}
@@ -143,8 +145,7 @@ class Segment:
             self._after_death()
         else:
             word = "engine.py" if kind == "engine at random" else WORKERS
-            for pid in self._processes(word)[:1]:
-                os.kill(pid, signal.SIGKILL)
+            self._kill_first(word)
         self.result.kills[kind] += 1
 
     def disturb(self, kind: str) -> None:
@@ -226,10 +227,24 @@ class Segment:
     def _end_one(self, word: str, number: signal.Signals = signal.SIGKILL) -> None:
         # The daemon may have come to the point by itself and died: nobody is left to end then.
         self.ground.until(
-            lambda: self._processes(word) or not self.ground.lives, 10, f"a process of {word}"
+            lambda: self._mortal(word) or not self.ground.lives, 10, f"a process of {word}"
         )
-        for pid in self._processes(word)[:1]:
+        self._kill_first(word, number)
+
+    def _kill_first(self, word: str, number: signal.Signals = signal.SIGKILL) -> None:
+        for pid, rollout in self._mortal(word)[:1]:
+            if rollout and number == signal.SIGKILL:
+                self._deaths.add(rollout)
             os.kill(pid, number)
+
+    def _mortal(self, word: str) -> list[tuple[int, str]]:
+        """(pid, rollout if it is a worker) of processes whose death is no rollout's end."""
+        found = []
+        for pid in self._processes(word):
+            rollout = spared.rollout_in(command_line(Path(f"/proc/{pid}")).split())
+            if not self._deaths.had_its_share(rollout):
+                found.append((pid, rollout))
+        return found
 
     def _pause_and_resume(self) -> None:
         (rollout,) = self.ground.rollouts(self._tasks["null"])
@@ -297,7 +312,6 @@ class Segment:
     def _account(self) -> None:
         ground, result = self.ground, self.result
         seen, there = history(ground, self._speakers), stored(ground.home)
-        there.closed |= self._cancelled
         result.findings += [f"{one.kind}: {one.what}" for one in check(seen, there)]
         result.findings += [f"verify: {one}" for one in verify(ground.home).findings]
         result.findings += self._terminals()

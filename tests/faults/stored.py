@@ -38,7 +38,11 @@ def stored(home: Home, contexts: bool = True) -> Stored:
                 " JOIN events e ON e.seq = g.text_seq ORDER BY g.number"
             )
         ]
-    found = Stored(events, guidance)
+        closed = database.execute(
+            "SELECT rollout, max(step) FROM steps JOIN rollouts ON rollouts.id = rollout"
+            " WHERE state IN ('cancelled', 'failed') GROUP BY rollout"
+        ).fetchall()
+    found = Stored(events, guidance, closed=dict(closed))
     if contexts:
         samples = [event.key for event in events if event.key.part == "sample"]
         found.contexts = _contexts(home, samples)

@@ -58,6 +58,16 @@ def test_a_right_history_has_no_finding() -> None:
     assert check(*right()) == []
 
 
+def test_what_the_recorder_closes_by_itself_was_sent_by_nobody() -> None:
+    history, stored = right()
+    stored.events = [*stored.events, Event(13, key(3, "call.0"), "x"), Event(14, key(3), "y")]
+    assert len(check(history, stored)) == 2
+    stored.closed = {"r": 3}
+    assert check(history, stored) == []
+    stored.closed = {"r": 2}
+    assert {one.kind for one in check(history, stored)} == {"invented"}, "only of its last step"
+
+
 Break = Callable[[History, Stored], None]
 
 
@@ -103,6 +113,13 @@ WRONG: dict[str, tuple[Kind, Break]] = {
     ),
     "a message is stored in other words": ("altered", events(put(1, words="x"))),
     "a message is stored that nobody sent": ("invented", events(put(4, words="x"))),
+    "a closed rollout has a sample that nobody took": (
+        "invented",
+        lambda history, stored: (
+            stored.closed.update(r=3),
+            history.sent.discard((key(3, "sample"), "e")),
+        ),
+    ),
     "a message has another number": ("reordered", events(put(3, seq=10))),
     "messages changed places": (
         "reordered",

@@ -9,6 +9,8 @@ import os
 import sys
 
 if "houston_daemon.service.nursery" in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
-    from tests.faults.witness import attend
+    from tests.faults import spared, witness
 
-    attend(os.environ["HOUSTON_WITNESS"])
+    if spared.VARIABLE in os.environ:
+        spared.attend(os.environ[spared.VARIABLE])
+    witness.attend(os.environ["HOUSTON_WITNESS"])
