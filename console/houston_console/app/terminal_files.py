@@ -1,22 +1,19 @@
 """Where a terminal's output can be read on this machine: its log, else tmux, else why not.
 
-The layout is the host's: `<host root>/rollouts/<rollout>/terminals/<name>/log.<offset>`, the log in
-segments named after the offset of their first byte; `terminals/socket` holds the path of the tmux
-socket. Nothing is written and no key is ever typed here.
+The layout is the host's (`terminal_folder`). Nothing is written and no key is ever typed here.
 """
 
 import asyncio
-import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from houston_console.app.lines import Line
 from houston_console.app.terminal_text import tail_lines
+from houston_shared import terminal_folder
 
 TAIL_BYTES = 64 * 1024
 """Bytes of a log's end that are looked at: far more than a screen."""
-_PREFIX = "log."
 
 
 class Tail(NamedTuple):
@@ -34,9 +31,9 @@ async def tail(host_root: str, rollout: str, host: str, name: str, seen: int = -
     """The end of one terminal's output; None when its log is as long as `seen`."""
     if host != "local":
         return Tail([], "", reason=f"It is on the host {host}, whose logs are not on this machine.")
-    if not host_root or "/" in name or name in ("", ".", ".."):
+    if not host_root or not terminal_folder.is_name(name):
         return Tail([], "", reason="The rollout names no folder for its terminals.")
-    terminals = Path(host_root) / "rollouts" / rollout / "terminals"
+    terminals = terminal_folder.terminals_folder(Path(host_root), rollout)
     try:
         return await asyncio.to_thread(_from_log, terminals / name, seen)
     except OSError as problem:
@@ -45,19 +42,14 @@ async def tail(host_root: str, rollout: str, host: str, name: str, seen: int = -
 
 def known(host_root: str, rollout: str) -> list[str]:
     """Terminals that have a log on this machine, also before a step recorded them."""
-    folder = Path(host_root) / "rollouts" / rollout / "terminals"
     try:
-        return sorted(entry.parent.name for entry in folder.glob(f"*/{_PREFIX}*"))
+        return terminal_folder.with_log(terminal_folder.terminals_folder(Path(host_root), rollout))
     except OSError:
         return []
 
 
 def _from_log(folder: Path, seen: int) -> Tail | None:
-    segments = sorted(
-        (int(name[len(_PREFIX) :]), folder / name)
-        for name in os.listdir(folder)  # noqa: PTH208
-        if name.startswith(_PREFIX) and name[len(_PREFIX) :].isdigit()
-    )
+    segments = terminal_folder.segments(folder)
     if not segments:
         raise FileNotFoundError(2, "no log yet", str(folder))
     size = segments[-1][0] + segments[-1][1].stat().st_size
@@ -82,7 +74,7 @@ def _end(path: Path, most: int) -> bytes:
 async def _from_tmux(terminals: Path, name: str, problem: OSError) -> Tail:
     why = f"Its log cannot be read ({problem.strerror})"
     try:
-        socket = (terminals / "socket").read_text().strip()
+        socket = terminal_folder.socket_note(terminals).read_text().strip()
     except OSError:
         return Tail([], "", reason=f"{why}, and it has no tmux session here.")
     tmux = shutil.which("tmux")

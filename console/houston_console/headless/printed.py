@@ -1,9 +1,9 @@
 """What a step's terminals printed, whole: read from their logs on this machine, a block at a time.
 
-An observation holds a cut of it, and says so; here is the rest. The layout is the host's (see
-`hosts/terminal_log.py`): `<host root>/rollouts/<rollout>/terminals/<name>/log.<offset>`. Nothing is
-interpreted but line ends: what moved a cursor is shown as glyphs, and the marks that the terminal's
-shell writes for the daemon are left out; secrets that this process knows are too.
+An observation holds a cut of it, and says so; here is the rest. The layout is the host's
+(`terminal_folder`). Nothing is interpreted but line ends: what moved a cursor is shown as glyphs,
+and the marks that the terminal's shell writes for the daemon are left out; secrets that this
+process knows are too.
 """
 
 import codecs
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from houston_console.headless.page import Page, span
+from houston_shared import terminal_folder
 from houston_shared.records import TerminalSpan
 from houston_shared.safe_text import safe
 from houston_shared.secret_values import redact
 
 _BLOCK = 1 << 20
-_PREFIX = "log."
 _MARK = re.compile("\x1b\\]7771;[^\x07\x1b]{0,90}\x07")
 
 
@@ -26,8 +26,8 @@ def show(page: Page, host_root: str, rollout: str, printed: TerminalSpan) -> Non
     size = printed.end - printed.start
     title = f"{size:,} bytes of terminal {printed.terminal} on {printed.host}"
     page.line("  ", span(title, "name"))
-    folder = Path(host_root) / "rollouts" / rollout / "terminals" / printed.terminal
-    inside = folder.parent.name == "terminals" and printed.terminal not in ("", ".", "..")
+    folder = terminal_folder.terminals_folder(Path(host_root), rollout) / printed.terminal
+    inside = terminal_folder.is_name(printed.terminal)
     if printed.host != "local" or not host_root or not inside or not folder.is_dir():
         page.line("    ", span("its log is not on this machine", "dim"))
         return
@@ -38,8 +38,7 @@ def show(page: Page, host_root: str, rollout: str, printed: TerminalSpan) -> Non
 
 def blocks(folder: Path, start: int, end: int) -> Iterator[bytes]:
     """The bytes of [start, end) of a log, whatever segments they lie in."""
-    for path in sorted(folder.glob(f"{_PREFIX}*")):
-        at = int(path.name.removeprefix(_PREFIX))
+    for at, path in terminal_folder.segments(folder):
         with path.open("rb") as file:
             file.seek(max(0, start - at))
             left = end - at - file.tell()

@@ -24,14 +24,13 @@ def note_of(root: Path, rollout: str) -> Path:
 
 
 def open_guard(
-    note: Path, mark: str, limits: Limits, folder: Path, measured: tuple[Path, ...]
+    note: Path, mark: str, limits: Limits, terminals: Path, measured: tuple[Path, ...]
 ) -> Guard:
     """Find or make the rollout's groups, and a guard over them.
 
     mark: what names the rollout on this machine; measured: folders that count as its workspace.
     """
     groups = cgroups.find_or_make(note, mark[:20] or secrets.token_hex(10), limits)
-    terminals = folder / "terminals"
     return Guard(groups, limits, measured, lambda: shells(terminals), lambda: members(terminals))
 
 

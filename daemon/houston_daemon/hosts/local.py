@@ -38,6 +38,7 @@ from houston_daemon.hosts.terminals.tmux import Tmux, socket_for
 from houston_daemon.hosts.workspace import copying, tenancy
 from houston_daemon.hosts.workspace.tenancy import Tenancy
 from houston_shared.errors import HoustonError
+from houston_shared.terminal_folder import rollout_folder, socket_note, terminals_folder
 
 _UNLIMITED = Limits(processes=0)
 _CROWD = 256
@@ -64,7 +65,7 @@ class LocalHost:
     ) -> None:
         """owner: the home whose rollout it is; see `tenancy`."""
         self.name = "local"
-        self.folder = root.absolute() / "rollouts" / rollout
+        self.folder = rollout_folder(root.absolute(), rollout)
         self._tenancy = Tenancy(self.folder, owner)
         self.workspace = self.folder / "workspace"
         self.sandbox = Sandbox(
@@ -88,6 +89,7 @@ class LocalHost:
         self._watching: asyncio.Task[None] | None = None
         self._holding = asyncio.Lock()
         self._terminals: dict[str, LocalTerminal] = {}
+        self._terminals_folder = terminals_folder(root.absolute(), rollout)
         self._opening = asyncio.Lock()
         self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
 
@@ -106,7 +108,7 @@ class LocalHost:
         self.folder.chmod(0o700)
         await asyncio.to_thread(self._tenancy.take)
         await asyncio.to_thread(copying.make, source, self.workspace, self._note, begun)
-        for path in (self.sandbox.home, self.sandbox.temporary, self.folder / "terminals"):
+        for path in (self.sandbox.home, self.sandbox.temporary, self._terminals_folder):
             path.mkdir(parents=True, exist_ok=True)
         trouble = await probe(self.sandbox, await self._hold())
         if trouble is not None:
@@ -139,14 +141,14 @@ class LocalHost:
 
     async def terminals(self) -> list[TerminalStatus]:
         """All terminals that were opened and not closed, by name."""
-        folder = self.folder / "terminals"
+        folder = self._terminals_folder
         names = sorted(path.parent.name for path in folder.glob("*/state.json"))
         found = [await self._find(name) for name in names]
         return [await terminal.status() for terminal in found if terminal is not None]
 
     def log(self, name: str) -> TerminalLog:
         """The byte log of a terminal, of a closed one too."""
-        return TerminalLog(self.folder / "terminals" / name)
+        return TerminalLog(self._terminals_folder / name)
 
     async def spawn(
         self,
@@ -209,7 +211,7 @@ class LocalHost:
         """
         if self._tenancy.refused:
             return
-        folder = self.folder / "terminals"
+        folder = self._terminals_folder
         await self._let_go()
         groups = cgroups.find(self._groups_note)
         if groups is not None and groups.tasks() > _CROWD:  # looking at each of them takes time
@@ -219,7 +221,7 @@ class LocalHost:
             if found is not None:
                 await found.close()
         self._terminals.clear()
-        if (folder / "socket").exists():
+        if socket_note(folder).exists():
             await Tmux(socket_for(folder)).call("kill-server")
         # Also where the opening was cut off, or somebody has removed the rollout's folder.
         if mark := copying.mark_of(self._note):
@@ -236,7 +238,12 @@ class LocalHost:
                 mark = copying.mark_of(self._note)
                 own = (self.workspace, self.sandbox.home, self.sandbox.temporary)
                 self._guard = await asyncio.to_thread(
-                    holding.open_guard, self._groups_note, mark, self._limits, self.folder, own
+                    holding.open_guard,
+                    self._groups_note,
+                    mark,
+                    self._limits,
+                    self._terminals_folder,
+                    own,
                 )
                 self._watching = asyncio.create_task(self._guard.watch(), name="limits")
             groups = self._guard.groups
@@ -261,7 +268,7 @@ class LocalHost:
         known = self._terminals.get(name)
         if known is not None:
             return None if known.state.closed else known
-        folder = self.folder / "terminals" / name
+        folder = self._terminals_folder / name
         state = state_file.load(folder)
         if state is None or state.closed:
             return None
@@ -271,7 +278,7 @@ class LocalHost:
         return found
 
     async def _open(self, name: str) -> LocalTerminal:
-        folder = self.folder / "terminals" / name
+        folder = self._terminals_folder / name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tmux = self._tmux()
         log = TerminalLog(folder)
@@ -301,7 +308,7 @@ class LocalHost:
         return f"{COMMANDS}/command"
 
     def _tmux(self) -> Tmux:
-        place = socket_for(self.folder / "terminals")
+        place = socket_for(self._terminals_folder)
         return Tmux(place, copying.mark_of(self._note))
 
 

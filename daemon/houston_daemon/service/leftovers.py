@@ -21,6 +21,7 @@ from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.progress import read_ended
 from houston_shared.faults import point
+from houston_shared.terminal_folder import rollout_folder, socket_note, terminals_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,15 @@ def has_left(root: Path, rollout: str, home: str = "") -> bool:
 
     home: whose rollout it is; what another home drives now is left alone.
     """
-    holder = tenancy.noted(root / "rollouts" / rollout)
+    holder = tenancy.noted(rollout_folder(root, rollout))
     if holder:
         return holder == home or not home
-    return note_of(root, rollout).exists() or _serves(root / "rollouts" / rollout / "terminals")
+    return note_of(root, rollout).exists() or _serves(terminals_folder(root, rollout))
 
 
 def _serves(folder: Path) -> bool:
     """Whether a tmux server answers for the terminals in `folder`."""
-    note = folder / "socket"
+    note = socket_note(folder)
     try:
         place = Path(note.read_text(encoding="utf-8").strip())
         with socket.socket(socket.AF_UNIX) as trial:

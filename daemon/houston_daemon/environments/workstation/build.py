@@ -17,6 +17,7 @@ from houston_daemon.hosts.local import LocalHost
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import restored
 from houston_shared.task import Task
+from houston_shared.terminal_folder import rollout_folder
 
 
 def build(
@@ -32,7 +33,7 @@ def build(
     """
     root, folder = Path(spec.host_root), Path(spec.task.folder)
     host = local_host(spec, task, owner)
-    state = StateFile(root / "rollouts" / spec.rollout / "workstation.json")
+    state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
     sessions = Sessions(host, lambda: state.now)
     budget = task.budget
     limits = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)

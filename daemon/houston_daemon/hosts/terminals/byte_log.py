@@ -5,7 +5,6 @@ stopped, and its first bytes say so. Offsets never change, so a step can refer t
 good. Only tmux's pipe writes here (and this module, the sentence about a gap).
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,9 @@ from houston_daemon.hosts.terminals.marks import (
     without_marks,
 )
 from houston_daemon.hosts.terminals.screen import render
+from houston_shared import terminal_folder
 
 _BLOCK = 1 << 20
-_PREFIX = "log."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class TerminalLog:
     def begin_segment(self, notice: bytes = b"") -> Path:
         """Start a new segment at the end, with `notice` as its first bytes."""
         start = self.size()
-        path = self.folder / f"{_PREFIX}{start:016d}"
+        path = terminal_folder.segment(self.folder, start)
         with path.open("ab") as file:
             file.write(notice)
         self._segments = []
@@ -143,5 +142,4 @@ class TerminalLog:
             start += len(data)
 
     def _find(self) -> None:
-        names = [name for name in os.listdir(self.folder) if name.startswith(_PREFIX)]  # noqa: PTH208
-        self._segments = sorted((int(name[len(_PREFIX) :]), self.folder / name) for name in names)
+        self._segments = terminal_folder.segments(self.folder)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from houston_daemon.hosts.processes import MARK
 from houston_shared.errors import HoustonError
+from houston_shared.terminal_folder import socket_note
 
 _LONGEST_SOCKET = 99
 COLUMNS, ROWS = 160, 50
@@ -25,7 +26,7 @@ def socket_for(folder: Path) -> Path:
 
     Raises HoustonError when the folder for short sockets belongs to somebody else.
     """
-    note = folder / "socket"
+    note = socket_note(folder)
     if note.exists():
         chosen = Path(note.read_text().strip())
         chosen.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
