@@ -7,7 +7,7 @@ found is a value in another encoding (Base64, spaces between), and one shorter t
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -90,6 +90,7 @@ class Redactor:
         self._values = {name: values[name] for name in self.names}
         self._needles = tuple(_needles(self._values))
         self._shapes = SHAPES if shapes else ()
+        self._written = frozenset((*self.names, *(shape.name for shape in SHAPES)))
 
     def text(self, text: str) -> str:
         """`text` with every secret replaced by `[secret:NAME]`; itself where there is none."""
@@ -97,7 +98,7 @@ class Redactor:
         for shape in self._shapes:
             if shape.marker in text:
                 spans += [_Span(*m.span(), shape.name) for m in shape.pattern.finditer(text)]
-        return _replaced(text, spans) if spans else text
+        return _replaced(text, spans, self._written) if spans else text
 
     def restored(self, text: str) -> str:
         """`text` with `[secret:NAME]` as the value again, where the name is known here."""
@@ -155,9 +156,12 @@ def _find(text: str, needle: _Needle) -> Iterator[_Span]:
         at = text.find(needle.last, at + size)
 
 
-def _replaced(text: str, spans: list[_Span]) -> str:
-    """`text` with joined spans replaced; what an earlier redaction wrote stays as it is."""
-    kept = [match.span() for match in _PLACEHOLDER.finditer(text)]
+def _replaced(text: str, spans: list[_Span], written: Collection[str]) -> str:
+    """`text` with joined spans replaced; what an earlier redaction wrote stays as it is.
+
+    written: the names it writes: a value in such brackets, printed by a program, is none.
+    """
+    kept = [match.span() for match in _PLACEHOLDER.finditer(text) if match[1] in written]
     parts: list[str] = []
     done = 0
     for start, end, name in _joined(spans):

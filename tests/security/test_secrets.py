@@ -83,6 +83,15 @@ def test_every_value_is_found_once_whole_or_in_part() -> None:
     assert not any(value in redactor.text(everything) for value in secrets.values())
 
 
+def test_a_value_in_the_brackets_of_a_placeholder_is_none() -> None:
+    redactor = Redactor({"A_KEY": "Tr0ub4dor-and-more", "TOKEN_KEY": "SHAPED_TOKEN"})
+    for value in ("Tr0ub4dor-and-more", SHAPED["HF_TOKEN"], "x.Tr0ub4dor-and-more"):
+        once = redactor.text(f"[secret:{value}]")
+        assert value not in once
+        assert redactor.text(once) == once
+    assert redactor.text("[secret:A_KEY]") == "[secret:A_KEY]"
+
+
 def test_forms_in_which_a_value_is_written() -> None:
     value = 'p@ss "word"/with\\ünder\nand a second line of it'
     redactor = Redactor({"DB_PASSWORD": value})
@@ -217,11 +226,11 @@ def test_no_door_lets_a_secret_in(station: Station) -> None:
         "secret", files=files, evaluate=evaluate, instructions=told, sandbox="bubblewrap"
     )
     (rollout,) = station.rollout(task, script(station))
-    station.until(lambda: len(station.steps(rollout)) >= 8, 60, "the steps")
+    station.until(lambda: station.closed(rollout) >= 8, 60, "the steps")
     for text in SECRETS[:3]:
         station.run("guide", rollout, f"The key is {text}.")
     station.run("guide", rollout, "--wake", "All of them: " + everything)
-    station.until(lambda: station.show(rollout)["state"] == "finished", 60, "its end")
+    station.until(lambda: station.state(rollout) == "finished", 60, "its end")
     (refused,) = station.rollout(task, "refusing")
     assert "Incorrect API key provided: [secret:S0_KEY]" in station.ended(refused, 30)["reason"]
     (ended,) = station.rollout(task, script(station))
