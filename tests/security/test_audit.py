@@ -126,6 +126,21 @@ def test_since_takes_times_and_spans(shared: Station) -> None:
     assert audit(shared, "--since", "yesterday", code=2) == []
 
 
+@pytest.mark.parametrize("up", [1.0, 100_000.0])
+def test_one_who_goes_on_trying_is_stored_less_and_less(up: float) -> None:
+    """up: seconds since the machine was started, at which its clock stands."""
+    now = up
+    attempts = Attempts(lambda: now)
+    at = []
+    while now < up + 1000:
+        attempts.note(Peer(7, "eve", None, 1), "speaking to the daemon")
+        if work := attempts.due():
+            at.append(now - up)
+            attempts.stored(work.tried)
+        now += 1.0
+    assert at == [0.0, 60.0, 180.0, 420.0, 900.0]
+
+
 def test_a_thousand_strangers_in_a_day_leave_a_bounded_number_of_events() -> None:
     now = 0.0
     attempts = Attempts(lambda: now)

@@ -106,7 +106,7 @@ class Attempts:
         """They are on disk: the next events of the same kind come later."""
         now = self._clock()
         for tried in all_tried:
-            quiet = now - tried.not_before >= LONGEST_WAIT
+            quiet = not tried.wait or now - tried.not_before >= LONGEST_WAIT
             tried.wait = FIRST_WAIT if quiet else min(LONGEST_WAIT, tried.wait * 2)
             tried.not_before = now + tried.wait
             tried.times -= tried.writing
