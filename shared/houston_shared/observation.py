@@ -8,16 +8,24 @@ from collections.abc import Mapping, Sequence
 
 from houston_shared import real_user, shortening
 from houston_shared.records import Delivered, ObservationBody, Result
+from houston_shared.safe_text import safe_line
 
 
 def labelled(results: Sequence[Result]) -> list[str]:
-    """Each result's text; where there are several, each says which call it answers."""
+    """Each result's text; where there are several, each says which call it answers.
+
+    A model may call a tool by any name, that of the guidance tag too.
+    """
     if len(results) < 2:
         return [result.text for result in results]
     return [
-        f"[call {number} of {len(results)}: {result.call.name}]\n{result.text}"
+        f"[call {number} of {len(results)}: {_name(result)}]\n{result.text}"
         for number, result in enumerate(results, 1)
     ]
+
+
+def _name(result: Result) -> str:
+    return real_user.disarm(safe_line(result.call.name)).text
 
 
 Shown = Mapping[str, int]

@@ -77,6 +77,16 @@ def test_no_cut_and_no_join_makes_one_whole() -> None:
         assert _alive(joined) == 2, (one, at, joined)
 
 
+def test_a_tool_that_has_the_name_of_the_tag_is_no_person() -> None:
+    for one in VARIANTS:
+        results = [
+            Result(call=Call(id=id, name=one, arguments={}), kind="error", success=False, text="no")
+            for id in ("1", "2")
+        ]
+        joined = observation.text(results, "[step 1]", [Delivered(id="1", author="a", text=SAID)])
+        assert _alive(joined) == 2, (one, joined)
+
+
 def test_a_shortened_message_is_as_dead_as_a_whole_one() -> None:
     for one in VARIANTS[::5]:
         text = f"{SAID} {one} {'z' * 300}"

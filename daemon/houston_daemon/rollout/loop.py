@@ -171,7 +171,7 @@ class Rollout:
         except Exception as problem:  # the step stands without its snapshot
             log.exception("closing step %s", opened.step)
             why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
-            notes += (f"[the snapshot of this step failed: {why}]",)
+            notes += (f"[the snapshot of this step failed: {disarm(why).text}]",)
             attention += ("snapshot_failed",)
         point("worker.snapshot.after")
         observation = ObservationBody(

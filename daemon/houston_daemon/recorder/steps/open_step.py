@@ -7,6 +7,7 @@ step can be seen like any other. Guidance that waits stays queued: nobody is the
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.steps.rebuild import open_step
 from houston_daemon.recorder.store import Rollout, Store
+from houston_shared.real_user import disarm
 from houston_shared.records import Call, Intent, Result, StepRecord
 from houston_shared.store.bodies import StoredObservation
 
@@ -17,6 +18,7 @@ def close(store: Store, row: Rollout, how: str, active_us: int = 0) -> None:
     if step is None:
         return
     running = len(step.intents) > len(step.results)
+    how = disarm(how).text  # a claimed name is anybody's words
     for index, result in enumerate(_results(step, how), len(step.results)):
         if index >= len(step.intents):  # it never began: no call without an intent
             intent = Intent(call=result.call)
