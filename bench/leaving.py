@@ -22,7 +22,7 @@ from tests.support.busy import HUNG, LEAVING, Scenario, frozen
 from tests.support.station import Station, alive
 
 RESULT = Path(__file__).parent / "results" / "leaving.json"
-AIMS = {"SIGTERM": 10.0, "second SIGTERM": 1.0, "stop": 15.0}
+AIMS = {"SIGTERM": 10.0, "second SIGTERM": 1.0, "stop": 10.0}
 
 
 def measure(scenario: Scenario, how: str) -> float:

@@ -23,7 +23,7 @@ from houston_daemon.recorder.protocol import (
 from houston_daemon.service.births import Births, Lost
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
-from houston_daemon.service.forcing import CUT_SHORT, Forcing, leaving_seconds
+from houston_daemon.service.forcing import CUT_SHORT, Forcing
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
 from houston_daemon.service.log import LOGGER
@@ -41,8 +41,9 @@ from houston_shared.faults import point
 RECORDER_FAILED = 70
 DRAIN_PART = 0.6
 """Part of the time for leaving in which workers come to a safe point by themselves."""
-TERM_PART = 0.15
-"""Between TERM and KILL for workers that did not; the rest is for the store and the engines."""
+TERM_PART = 0.4
+"""Part of what is then left, between TERM and KILL for workers that did not; the rest is for the
+store and the engines."""
 KILL_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 """Longest wait of the loop: health of engines and backoffs are looked at this often."""
@@ -213,14 +214,13 @@ class Supervisor:
 
     def _leave(self, keep_engine: bool, why: str) -> None:
         if self._leaving is None:
-            seconds, now = leaving_seconds(self._loaded), time.monotonic()
-            LOGGER.info("draining (%s): %s workers, at most %g s", why, len(self._workers), seconds)
-            self._nightly.stop()
-            drained = now + seconds * DRAIN_PART
-            self._leaving = _Leaving(keep_engine, "drain", drained, now + seconds)
-            self._forcing.leaving()
+            end = self._forcing.leaving()
+            seconds, count = end - time.monotonic(), len(self._workers)
+            LOGGER.info("draining (%s): %s workers, at most %.1f s", why, count, seconds)
+            self._leaving = _Leaving(keep_engine, "drain", end - seconds * (1 - DRAIN_PART), end)
             notify("STOPPING=1\nSTATUS=draining")
             self._drain()
+            self._nightly.stop()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
             self._leaving = _Leaving(True, "kill", 0.0, 0.0, CUT_SHORT)
@@ -250,13 +250,13 @@ class Supervisor:
             return True
         if leaving.phase == "kill":
             return False  # what a kill has not ended yet ends with this process
-        number = signal.SIGTERM if leaving.phase == "drain" else signal.SIGKILL
+        first = leaving.phase == "drain"
+        number = signal.SIGTERM if first else signal.SIGKILL
         point("supervisor.drain.late")
         LOGGER.warning("%s workers did not leave: %s", len(self._workers), number.name)
         self._workers.end(number)
-        if leaving.phase == "drain":
-            leaving.phase = "term"
-            leaving.until = now + leaving_seconds(self._loaded) * TERM_PART
+        if first:
+            leaving.phase, leaving.until = "term", now + (leaving.end - now) * TERM_PART
         else:
             leaving.phase, leaving.until = "kill", now + KILL_SECONDS
         return True

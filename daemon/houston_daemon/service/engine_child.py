@@ -4,6 +4,7 @@ It is a session of its own and outlives the daemon; the next one finds it again.
 """
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -104,14 +105,19 @@ class Child:
 
 
 def end_left_over(home: Home, seconds: float = 3.0) -> list[str]:
-    """End engines that an earlier daemon left, by force after `seconds`; returns their names."""
-    ended = []
-    for state in sorted(engines_folder(home).glob("*.json")):
-        process = EngineProcess(state.stem, [], "", state, engine_log(home, state.stem), {})
-        if process.adopt():
-            process.stop(seconds)
-            ended.append(state.stem)
-    return ended
+    """End engines that an earlier daemon left, all at once, by force after `seconds`.
+
+    Returns their names.
+    """
+    states = sorted(engines_folder(home).glob("*.json"))
+    left = {
+        state.stem: EngineProcess(state.stem, [], "", state, engine_log(home, state.stem), {})
+        for state in states
+    }
+    found = {name: process for name, process in left.items() if process.adopt()}
+    with ThreadPoolExecutor(max_workers=max(1, len(found))) as pool:
+        list(pool.map(lambda process: process.stop(seconds), found.values()))
+    return list(found)
 
 
 def started_with(home: Home, name: str) -> list[str]:

@@ -20,9 +20,11 @@ CUT_SHORT = 1
 """Exit code of a daemon that did not come to its own end."""
 FORCED_SECONDS = 0.8
 """After a second signal the process is gone within this time, whatever hangs."""
-LATE_SECONDS = 1.0
-"""How much longer than it may leaving takes before it is cut short."""
-LEAST_SECONDS = 3.0
+STOP_SECONDS = 0.7
+"""Of the time for leaving: what `daemon stop` needs to end what a daemon cut short has left."""
+SPARE_SECONDS = 0.5
+"""Between the moment by which a process means to be gone and the one at which it is cut short."""
+LEAST_SECONDS = 4.0
 """Time for leaving where less is configured: store and engines need some."""
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -31,7 +33,7 @@ class Forcing:
     """Hears the signals of one process. `start` belongs to the main thread, the rest to any."""
 
     def __init__(self, tell: Callable[[signal.Signals], None], patience: float) -> None:
-        """tell: hears of every signal, from this thread; patience: seconds that leaving may take.
+        """tell: hears of every signal, from this thread; patience: seconds until it is cut short.
 
         The first TERM or INT begins to count, whether or not anybody acts on it.
         """
@@ -50,21 +52,27 @@ class Forcing:
             signal.signal(number, lambda *_: None)  # heard by the descriptor
         threading.Thread(target=self._run, name="houston-signals", daemon=True).start()
 
-    def leaving(self) -> None:
-        """The process has begun to leave: from now on it may take `patience`, a signal cuts it."""
+    def leaving(self) -> float:
+        """The process has begun to leave: from now on a signal cuts it short.
+
+        Returns the monotonic time by which it should be gone, counted from the first signal.
+        """
         with self._guard:
             self._told = True
-            self._limit(self._patience + LATE_SECONDS)
+            end = self._limit(self._patience)
         self._hear.send(b"\0")  # the thread waits with the new limit
+        return end - SPARE_SECONDS
 
     def cut_short(self) -> None:
         """Be gone within FORCED_SECONDS."""
         with self._guard:
             self._limit(FORCED_SECONDS)
 
-    def _limit(self, seconds: float) -> None:
+    def _limit(self, seconds: float) -> float:
+        """End after so many seconds, if not sooner already; returns when."""
         end = time.monotonic() + seconds
         self._end = end if self._end is None else min(self._end, end)
+        return self._end
 
     def _run(self) -> None:
         while True:
@@ -86,13 +94,18 @@ class Forcing:
         if number in ENDING:
             with self._guard:
                 first, self._told = not self._told, True
-                self._limit(self._patience + LATE_SECONDS if first else FORCED_SECONDS)
+                self._limit(self._patience if first else FORCED_SECONDS)
         self._tell(number)
 
 
 def leaving_seconds(loaded: Loaded) -> float:
-    """How long a daemon may take to leave, from the signal to its end, engines included."""
+    """How long a stop may take in all, whatever hangs: from the first signal, engines included."""
     return max(LEAST_SECONDS, loaded.config.daemon.drain_seconds)
+
+
+def forced_seconds(loaded: Loaded) -> float:
+    """After the first signal the daemon is cut short within this time."""
+    return leaving_seconds(loaded) - STOP_SECONDS
 
 
 def _end_now() -> None:

@@ -1,7 +1,8 @@
 """Stop the daemon from a command; it always ends.
 
-First it is asked, then signalled, then killed; each with a bound. Killing loses nothing: what was
-acked is on disk. Engines that a dead daemon left behind are ended under the home's lock.
+First it is asked, then signalled, then killed, all within the time for leaving (`drain_seconds`).
+Killing loses nothing: what was acked is on disk. Engines that a dead daemon left behind are ended
+under the home's lock.
 """
 
 import os
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from houston_daemon.hosts.processes import stat_of
 from houston_daemon.service.engine_child import end_left_over
-from houston_daemon.service.forcing import leaving_seconds
+from houston_daemon.service.forcing import STOP_SECONDS, leaving_seconds
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
@@ -21,11 +22,16 @@ from houston_shared.lock import HomeLock, Owner, holder
 from houston_shared.wire import StopDaemon
 
 ASK_SECONDS = 2.0
-AFTER_SECONDS = 1.5
-"""What a daemon may take beyond the time for leaving before it is killed; it ends itself sooner."""
-SILENT_SECONDS = 9.0
-"""The same for one that does not answer: it may be busy and drain all the same."""
-FORCED_SECONDS = 1.5
+ASK_PART = 0.25
+"""Part of the time for leaving in which a daemon may answer that it stops, at most ASK_SECONDS."""
+ABORT_SECONDS = 0.2
+"""After an ABRT, which writes into the log where every thread stands, until a KILL."""
+DIES_SECONDS = 1.5
+"""What the kernel may take to end a process that was killed."""
+ENGINE_SECONDS = 3.0
+"""What an engine without a daemon may take to end by itself."""
+LEAST_ENGINE_SECONDS = 0.2
+"""The same where the daemon before it took nearly all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +50,31 @@ class Halted:
 
 def halt(loaded: Loaded, keep_engine: bool) -> Halted:
     """Drain and end the daemon of this home, if one runs. Raises HoustonError if it cannot die."""
-    home = loaded.home
+    home, seconds = loaded.home, leaving_seconds(loaded)
+    end = time.monotonic() + seconds
     owner = holder(home)
     if owner is None:
-        return Halted(0, engines=() if keep_engine else _end_engines(home))
+        return Halted(0, engines=() if keep_engine else _end_engines(home, ENGINE_SECONDS))
     stood = _let_go_on(owner.pid)
-    refused = _refused(home, keep_engine)
-    asked = refused is None
+    refused = _refused(home, keep_engine, min(ASK_SECONDS, seconds * ASK_PART))
     if refused and owner.pid:
         _signal(owner.pid, signal.SIGTERM, refused)
-    patience = leaving_seconds(loaded) + AFTER_SECONDS
     forced = ""
-    if not _gone(home, patience if asked else min(patience, SILENT_SECONDS)):
-        forced = "it did not drain" if asked else "it did not answer"
-        if owner.pid:
-            _signal(owner.pid, signal.SIGKILL)
-        if not _gone(home, FORCED_SECONDS):
-            raise _immortal(owner.pid)
-    return Halted(owner.pid, forced, stood, () if keep_engine else _end_engines(home))
+    if not _gone(home, end - STOP_SECONDS):
+        forced = "it did not answer" if refused else "it did not drain"
+        _force(home, owner.pid)
+    left = max(LEAST_ENGINE_SECONDS, min(ENGINE_SECONDS, end - time.monotonic()))
+    return Halted(owner.pid, forced, stood, () if keep_engine else _end_engines(home, left))
+
+
+def _force(home: Home, pid: int) -> None:
+    """End it without its help. Raises HoustonError when not even the kernel can."""
+    for number, patience in ((signal.SIGABRT, ABORT_SECONDS), (signal.SIGKILL, DIES_SECONDS)):
+        if pid:
+            _signal(pid, number)
+        if _gone(home, time.monotonic() + patience):
+            return
+    raise _immortal(pid)
 
 
 def _let_go_on(pid: int) -> bool:
@@ -83,10 +96,10 @@ def _immortal(pid: int) -> HoustonError:
     )
 
 
-def _refused(home: Home, keep_engine: bool) -> HoustonError | None:
+def _refused(home: Home, keep_engine: bool, seconds: float) -> HoustonError | None:
     """Ask it to stop; why it does not, None when it does."""
     try:
-        with ControlClient(home, ASK_SECONDS) as client:
+        with ControlClient(home, seconds) as client:
             client.ask(StopDaemon(keep_engine=keep_engine))
     except HoustonError as problem:
         return problem  # it hangs, or ended this moment: a signal follows, or nothing is needed
@@ -107,8 +120,8 @@ def _signal(pid: int, number: signal.Signals, refused: HoustonError | None = Non
         ) from None
 
 
-def _gone(home: Home, seconds: float) -> bool:
-    end = time.monotonic() + seconds
+def _gone(home: Home, end: float) -> bool:
+    """Whether nobody holds the home by then (monotonic seconds)."""
     while holder(home) is not None:
         if time.monotonic() > end:
             return False
@@ -116,7 +129,7 @@ def _gone(home: Home, seconds: float) -> bool:
     return True
 
 
-def _end_engines(home: Home) -> tuple[str, ...]:
+def _end_engines(home: Home, seconds: float) -> tuple[str, ...]:
     """End what a daemon that was killed left; nobody can start one meanwhile."""
     if not home.lock_file.exists():
         return ()
@@ -125,6 +138,6 @@ def _end_engines(home: Home) -> tuple[str, ...]:
     if lock.take(Owner(os.getpid(), iso(now_us())), untouched):
         return ()
     try:
-        return tuple(end_left_over(home))
+        return tuple(end_left_over(home, seconds))
     finally:
         lock.release()

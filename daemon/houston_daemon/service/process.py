@@ -15,7 +15,7 @@ from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
 from houston_daemon.service.first_folders import make_folders
-from houston_daemon.service.forcing import Forcing, leaving_seconds
+from houston_daemon.service.forcing import Forcing, forced_seconds
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
@@ -41,7 +41,7 @@ WORKERS = {"recorded": "houston_daemon.demo.playback"}
 """Workers of engine kinds that are not run by the rollout loop."""
 OPENING_SECONDS = 300.0
 """What systemd is asked for while a store is opened: a migration or a long log takes its time."""
-LEAST_ENGINE_SECONDS = 2.0
+LEAST_ENGINE_SECONDS = 0.5
 """What engines get to end, however late it is."""
 
 
@@ -119,7 +119,7 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     from houston_daemon.recorder.service import Recorder
 
     inbox = Inbox()
-    forcing = Forcing(inbox.put, leaving_seconds(loaded))
+    forcing = Forcing(inbox.put, forced_seconds(loaded))
     forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     figures = Figures(loaded)
     recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put)

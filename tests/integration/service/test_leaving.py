@@ -45,7 +45,11 @@ def test_a_second_signal_ends_one_that_hangs(station: Station) -> None:
 
 @pytest.mark.parametrize(
     ("scenario", "says"),
-    [("frozen", "a signal had frozen it"), ("a recorder that hangs", "stopped")],
+    [
+        ("frozen", "a signal had frozen it"),
+        ("a recorder that hangs", "it did not answer"),
+        ("a supervisor that hangs", "it did not drain"),
+    ],
 )
 def test_a_stop_ends_a_daemon_that_does_not_answer(
     station: Station, scenario: str, says: str
