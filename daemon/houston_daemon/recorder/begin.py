@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from houston_daemon.recorder.disk import ballast, head_file
 from houston_daemon.recorder.disk.connection import open_writer
+from houston_daemon.recorder.people import erasing
 from houston_daemon.recorder.refusal import is_full
 from houston_daemon.recorder.steps import assignments
 from houston_daemon.recorder.steps.journal import Journal, Key
@@ -46,7 +47,9 @@ def _begin(home: Home, configuration: str) -> tuple[Store, int]:
         store = Store(home, connection, Journal(connection), Workers())
         if not home.head_file.exists():  # a new home: from now on a missing one is noticed
             head_file.write(home, store.journal.seq, store.journal.chain)
-        return store, _raise_epoch(store, configuration)
+        epoch = _raise_epoch(store, configuration)
+        erasing.finish(store)
+        return store, epoch
     except BaseException:
         connection.close()
         raise

@@ -206,6 +206,8 @@ class Erased(Record, frozen=True):
     """The file that holds the rollout as it was; empty where nothing was kept."""
     more: bool = False
     """Whether further events of the same archive follow: only the last makes the rollout one."""
+    blobs: tuple[str, ...] = ()
+    """Files that held bodies; those that no other event names go after the commit."""
     uid: int | None = None
     verified: bool = True
     pid: int = 0

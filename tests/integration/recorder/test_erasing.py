@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_daemon.recorder.people import erasing
 from houston_daemon.recorder.upkeep import archive
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
@@ -246,6 +247,41 @@ def test_an_archive_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert f"texts are in {path}" in houston(home, "steps", rollout)
     assert verify(home).findings == ()
     assert "was archived before" in houston(home, *words, code=1)
+
+
+UNFINISHED = """
+import os, signal
+from houston_daemon.recorder.people import erasing
+from houston_shared.command import main
+
+erasing._unlink = lambda store, files: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+
+
+def test_a_kill_before_the_files_go_leaves_none_behind_the_next_start(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    station.stop()
+    words = ("rollout", "archive", rollout, "--yes", "--home", str(station.home.path))
+    done = subprocess.run(
+        [sys.executable, "-c", UNFINISHED, *words], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == -9, done.stderr
+    assert station.query("SELECT blob FROM events WHERE blob IS NOT NULL") == []
+    assert _blobs(station.home) != []
+    Station(station.home.path).start().stop()
+    assert _blobs(station.home) == []
+    assert verify(station.home).findings == ()
+
+
+def _blobs(home: Home) -> list[Path]:
+    return [path for path in home.blobs.rglob("*") if path.is_file()]
+
+
+def test_no_event_is_read_to_see_whether_a_file_is_named(station: Station) -> None:
+    ((*_, plan),) = station.query(f"EXPLAIN QUERY PLAN {erasing.NAMED}", "0" * 64)
+    assert "events_blob" in plan
 
 
 def test_an_erasure_says_who_else_has_the_text(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_an_older_home_is_kept_and_then_migrated(
 
 FIRST = """
 DROP INDEX events_aside;
+DROP INDEX events_blob;
 CREATE INDEX events_rollout ON events (rollout, seq);
 CREATE INDEX samples_rollout ON samples (rollout, step);
 UPDATE steps SET last_seq = (SELECT max(seq) FROM events WHERE rollout = steps.rollout

@@ -5,6 +5,11 @@ have ended: a worker would go on from what is erased. Derived rows are made anew
 """
 
 import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
 
 from houston_daemon.recorder.derived.rules import TABLES, Event
 from houston_daemon.recorder.people.identity import Author
@@ -25,6 +30,10 @@ LIMIT = 2_000
 """Events of one message."""
 SHORTEST = 4
 """Characters of the shortest text that can be erased everywhere."""
+NAMED = "SELECT 1 FROM events WHERE blob = ? LIMIT 1"
+"""Whether an event names a blob."""
+_RECENT = 1_000
+"""Events: an erasure whose daemon died before it removed the files is among so many newest."""
 _OWN = [table for table in TABLES if table not in ("meta", "tasks", "policies", "training_runs")]
 """Tables whose rows belong to one rollout."""
 
@@ -47,23 +56,25 @@ def erase(store: Store, message: EraseBodies, author: Author) -> Done:
             ExitCode.USAGE,
         )
     _may(store, message.rollout)
-    store.connection.execute("PRAGMA secure_delete = ON")
-    left = [one for seq in message.seqs if (one := _one(store, message, seq))]
-    store.connection.execute("PRAGMA secure_delete = OFF")
+    with _overwriting(store.connection):
+        left = [one for seq in message.seqs if (one := _one(store, message, seq))]
     ends = bool(message.archive) and not message.more
     if not left and not ends:
         return Done(seq=store.journal.seq)
     if left and message.rollout:
         derive_again(store, message.rollout)
+    files = tuple(dict.fromkeys(one.blob for one in left if one.blob))
     body = bodies.Erased(
         by=author.by,
-        seqs=tuple(seq for seq, _ in left),
-        remainders=tuple(digest for _, digest in left),
+        seqs=tuple(one.seq for one in left),
+        remainders=tuple(one.remainder for one in left),
         reason=redact(message.reason),
         archive=message.archive,
         more=message.more,
+        blobs=files,
         **author.fields,
     )
+    store.later.append(lambda: _unlink(store, files))
     return Done(seq=store.journal.append(Key(message.rollout), "erased", body))
 
 
@@ -79,8 +90,18 @@ def _may(store: Store, rollout: str) -> None:
         )
 
 
-def _one(store: Store, message: EraseBodies, seq: int) -> tuple[int, bytes] | None:
-    """Erase one body; its number and the hash of what is left. None where nothing is to do."""
+class _Gone(NamedTuple):
+    """One event whose body was erased."""
+
+    seq: int
+    remainder: bytes
+    """SHA-256 of what is left."""
+    blob: str | None
+    """The file that held the body."""
+
+
+def _one(store: Store, message: EraseBodies, seq: int) -> _Gone | None:
+    """Erase one body; None where nothing is to do."""
     found = store.connection.execute(
         "SELECT rollout, kind, body, blob FROM events WHERE seq = ?", (seq,)
     ).fetchone()
@@ -96,9 +117,7 @@ def _one(store: Store, message: EraseBodies, seq: int) -> tuple[int, bytes] | No
     store.connection.execute(
         "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (left, seq)
     )
-    if blob:
-        store.later.append(lambda: _unlink(store, blob))
-    return seq, chain.body_hash(left)
+    return _Gone(seq, chain.body_hash(left), blob)
 
 
 def _left(message: EraseBodies, kind: str, data: bytes) -> bytes | None:
@@ -107,13 +126,33 @@ def _left(message: EraseBodies, kind: str, data: bytes) -> bytes | None:
     return remainder.without_ids(kind, data) if message.ids else remainder.blank(kind, data)
 
 
-def _unlink(store: Store, blob: str) -> None:
-    """Remove a blob that no event names any more."""
-    named = store.connection.execute(
-        "SELECT 1 FROM events WHERE blob = ? LIMIT 1", (blob,)
-    ).fetchone()
-    if named is None:
-        blobs.place(store.home, blob).unlink(missing_ok=True)
+@contextmanager
+def _overwriting(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is deleted meanwhile leaves no bytes in its pages."""
+    connection.execute("PRAGMA secure_delete = ON")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF")
+
+
+def finish(store: Store) -> None:
+    """Remove files that an erasure named shortly before its daemon died.
+
+    Only between two transactions, and while no body is on its way to disk.
+    """
+    rows = store.connection.execute(
+        "SELECT body FROM events WHERE seq > ? AND kind = 'erased'", (store.journal.seq - _RECENT,)
+    ).fetchall()
+    for (body,) in rows:
+        _unlink(store, msgspec.msgpack.decode(body, type=bodies.Erased).blobs)
+
+
+def _unlink(store: Store, files: Iterable[str]) -> None:
+    """Remove blobs that no event names any more."""
+    for blob in files:
+        if store.connection.execute(NAMED, (blob,)).fetchone() is None:
+            blobs.place(store.home, blob).unlink(missing_ok=True)
 
 
 def derive_again(store: Store, rollout: str) -> None:
@@ -130,10 +169,9 @@ def derive_again(store: Store, rollout: str) -> None:
         for row in rows:
             replay.one(Event(*row[:7]), *row[7:])
         replay.finish()
-        store.connection.execute("PRAGMA secure_delete = ON")
-        for table in _OWN:
-            _copy(scratch, store.connection, table, rollout)
-        store.connection.execute("PRAGMA secure_delete = OFF")
+        with _overwriting(store.connection):
+            for table in _OWN:
+                _copy(scratch, store.connection, table, rollout)
     finally:
         scratch.close()
 
