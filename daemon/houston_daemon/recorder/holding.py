@@ -15,6 +15,7 @@ from houston_daemon.recorder.steps.journal import INLINE_LIMIT, Body
 from houston_daemon.recorder.work import FULL, FromWorker, Work
 from houston_shared.faults import point
 from houston_shared.home import Home
+from houston_shared.store.blobs import place
 
 LIMIT = 256 * 1024 * 1024
 """Bytes of messages held; beyond, `ingest` is not read until some are done."""
@@ -95,12 +96,21 @@ class Holding:
     def _finished(self, work: FromWorker, outcome: "Future[Body]") -> Work:
         problem = outcome.exception()
         if problem is None:
-            work.body = outcome.result()
-            return work
+            try:
+                work.body = self._there(outcome.result())
+                return work
+            except OSError as again:
+                problem = again
         if is_full(problem, self._home.path):
             work.unwritten = Refusal("DISK_FULL", FULL)
             return work
         raise problem
+
+    def _there(self, body: Body) -> Body:
+        """Written again where an erasure has removed a file of the same content meanwhile."""
+        if body.blob is None or place(self._home, body.blob).exists():
+            return body
+        return blobs.stored(self._home, body.record)
 
 
 def _with_body(work: FromWorker) -> FromWorker:
