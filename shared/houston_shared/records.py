@@ -265,6 +265,16 @@ class RolloutSpec(Record, frozen=True):
     keys are named by `api_key_env` and not in it."""
 
 
+class SetAside(Record, frozen=True):
+    """Events of one step that a repair set aside."""
+
+    events: int
+    repair: str
+    """Its folder in `damaged/` of the home; empty where that is not known (an archive)."""
+    again: bool = False
+    """Whether the step was run again since: they belong to its earlier run."""
+
+
 class StepRecord(Record, frozen=True):
     """One step read back from the journal: what a resumed worker and every reader starts from."""
 
@@ -281,3 +291,5 @@ class StepRecord(Record, frozen=True):
     active_seconds: float
     seq: int = 0
     """Sequence of the step's last event."""
+    aside: tuple[SetAside, ...] = ()
+    """What repairs set aside of it; filled where people read (`queries.aside`)."""

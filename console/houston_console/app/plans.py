@@ -9,11 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from houston_console.app.records import FileRow, StepChange, StepRow
+from houston_shared.records import StepRecord
 from houston_shared.store import journal
 from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.plan import Ask, Plan, Row, columns, from_rows
-from houston_shared.store.queries import progress, rollouts, world
+from houston_shared.store.queries import aside, progress, rollouts, steps, world
 from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.store.queries.steps import ASIDE
 
 THOUGHT = 240
 """Characters of a thought that a folded line keeps: more than any screen shows."""
@@ -91,7 +93,17 @@ def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
             sample = yield from journal.record(samples[row[-1]], _Thought, _Thought(journal.ERASED))
             thought = sample.thought.strip()[:THOUGHT]
         found.append(StepRow._make((*row[:-1], thought)))
-    return found
+    lost = {one.step for one in (yield from aside.holes(rollout)) if first <= one.step <= last}
+    for step in (yield from aside.without_row(rollout, lost - {row.step for row in found})):
+        found.append(StepRow._make((step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, ASIDE)))
+    return sorted(found)
+
+
+def step_record(rollout: str, step: int) -> Plan[StepRecord | None]:
+    """Everything of one step, or what a repair has left of it; None when there is none."""
+    found = yield from steps.records(rollout, step, step)
+    marked = yield from aside.marked(rollout, found, step, step)
+    return marked[0] if marked else None
 
 
 def files(rollout: str) -> Plan[list[FileRow]]:

@@ -13,6 +13,7 @@ from houston_console.app.records import StepRow
 from houston_console.headless.spoken import score
 from houston_shared.records import Call, Delivered, FileChange, Result, StepRecord
 from houston_shared.safe_text import SafeText, safe
+from houston_shared.store.queries import aside
 
 ERROR, GUIDANCE, SCORE, FORK, ATTENTION = "✗", "✎", "★", "↳", "!"
 FOLDED, UNFOLDED, RUNNING = "▸", "▾", "◌"
@@ -106,6 +107,8 @@ def unfolded(row: StepRow, record: StepRecord, width: int) -> list[Line]:
         found += guidance_lines(message, width)
     if record.observation is not None:
         found += _files(record.observation.files, record.observation.more_files, width)
+    for mark in record.aside:
+        found += block(f"{ATTENTION} {aside.said(mark)}", width, "warning", _INDENT)
     return [*found, *_facts(record, width), ()]
 
 

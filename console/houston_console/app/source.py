@@ -5,7 +5,7 @@ from houston_console.app.plans import Changes, Opening
 from houston_console.app.records import FileRow, StepChange, StepRow
 from houston_shared.records import Guidance, StepRecord
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.queries import guidance, steps, world
+from houston_shared.store.queries import guidance, world
 from houston_shared.store.queries.world import Search, Terminal
 
 
@@ -22,7 +22,7 @@ class RolloutSource:
 
     async def record(self, step: int) -> StepRecord | None:
         """Everything of one step; None when there is none."""
-        return await self._reader.run(steps.record(self.rollout, step))
+        return await self._reader.run(plans.step_record(self.rollout, step))
 
     async def opening(self) -> Opening:
         """What the task asks, and the system prompt."""

@@ -15,7 +15,7 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.store import views
 from houston_shared.store.plan import Plan
-from houston_shared.store.queries import guidance, progress, rollouts, world
+from houston_shared.store.queries import archived, aside, guidance, progress, rollouts, world
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.queries.world import Evaluation
 from houston_shared.store.reader import Reader
@@ -46,11 +46,17 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     waiting = sum(each.state == "queued" for each in said)
     delivered = sum(each.state == "delivered" for each in said)
     workspace = yield from rollouts.workspace(one)
+    archive = yield from archived.place(one.id)
+    losses = aside.losses((yield from aside.holes(one.id)))
     facts = {
         "drift": drifts,
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
         "limited_by": _limited_by(one.id, workspace),
+        "archive": archive,
+        "set_aside": [
+            {"repair": loss.repair, "events": loss.events, "steps": loss.steps} for loss in losses
+        ],
     }
     return one, facts, (yield from world.evaluations(one.id))
 
@@ -64,6 +70,10 @@ def _limited_by(rollout: str, workspace: str | None) -> str:
         return str(msgspec.json.decode(note.read_bytes())["mechanism"])
     except (OSError, IndexError):
         return ""
+
+
+def _losses(facts: dict[str, Any]) -> list[aside.Loss]:
+    return [aside.Loss(**one) for one in facts["set_aside"]]
 
 
 def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
@@ -98,6 +108,8 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
         "workspace": facts["workspace"] or "",
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",
+        "archive": facts["archive"],
+        "repair": "; ".join(aside.loss_said(loss) for loss in _losses(facts)),
         "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
     }
     for name, value in lines.items():

@@ -6,6 +6,7 @@ from houston_console.headless.page import Page, span
 from houston_console.headless.spoken import duration, local_of
 from houston_shared.records import Call, FileChange, StepRecord
 from houston_shared.store import step_view
+from houston_shared.store.queries import aside
 
 OBSERVATION_LINES = 12
 """Lines of a thought or an observation that are shown without --full."""
@@ -54,5 +55,7 @@ def show(page: Page, one: StepRecord, verdict: str | None, full: bool) -> None:
         page.line(f"  … {closed.more_files} more files")
     if closed and closed.attention:
         page.line("  ", span(f"attention: {', '.join(closed.attention)}", "bad"))
+    for mark in one.aside:
+        page.line("  ", span(aside.said(mark), "bad"))
     if verdict:
         page.line("  ", span(f"verdict: {verdict}"))

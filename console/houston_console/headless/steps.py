@@ -13,7 +13,7 @@ from houston_shared.errors import ExitCode
 from houston_shared.records import ENDED, StepRecord
 from houston_shared.store import step_view
 from houston_shared.store.plan import END, Plan
-from houston_shared.store.queries import archived, people, rollouts, steps
+from houston_shared.store.queries import archived, aside, people, rollouts, steps
 from houston_shared.store.queries.people import Verdict
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
@@ -22,7 +22,8 @@ PAGE = 50
 """Steps of one read: short transactions, whatever the length of the rollout."""
 
 Verdicts = Mapping[tuple[int, int], Verdict]
-Closed = tuple[list[StepRecord], Verdicts]
+Closed = tuple[list[StepRecord], Verdicts, int]
+"""Steps that are over, verdicts on them, and the newest step."""
 Read = Callable[[Callable[[], Plan[Closed]]], Closed]
 """Runs the plan that it is given the maker of."""
 Show = Callable[[list[StepRecord], Verdicts], None]
@@ -53,6 +54,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         one = reader.run(rollouts.rollout(arguments.rollout))
         if told := reader.run(archived.sentence(one.id)):
             out.note(told)
+        for loss in aside.losses(reader.run(aside.holes(one.id))):
+            out.note(f"{one.id}: {aside.loss_said(loss)}.")
         first = arguments.first
         if arguments.newest:
             first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
@@ -100,19 +103,28 @@ def _follow(
 
 
 def _pages(read: Read, rollout: str, first: int, last: int, show: Show) -> int:
-    """Show closed steps from `first` on; returns the number of the next one."""
+    """Show steps that are over from `first` on; returns the number of the next one."""
     while first <= last:
         end = min(last, first + PAGE - 1)
-        found, verdicts = read(partial(_closed, rollout, first, end))
+        found, verdicts, newest = read(partial(_over, rollout, first, end))
         show(found, verdicts)
-        first += len(found)
-        if len(found) < PAGE:
-            break
+        if end >= newest:
+            return found[-1].step + 1 if found else first
+        first = end + 1
     return first
 
 
-def _closed(rollout: str, first: int, last: int) -> Plan[Closed]:
-    found = yield from steps.records(rollout, first, last)
+def _over(rollout: str, first: int, last: int) -> Plan[Closed]:
+    """Closed steps, and those that a repair has left without an end."""
+    records = yield from steps.records(rollout, first, last)
+    found = yield from aside.marked(rollout, records, first, last)
     verdicts = yield from people.verdicts(rollout, first, last)
-    closed = [one for one in found if one.observation is not None]
-    return closed, people.standing(verdicts)
+    newest = yield from steps.last(rollout)
+    ended = (yield from rollouts.rollout(rollout)).state in ENDED
+    over = [
+        one
+        for one in found
+        if one.observation is not None or (one.aside and (ended or one.step < newest))
+    ]
+    newest = max([newest, *(one.step for one in over)])
+    return over, people.standing(verdicts), newest

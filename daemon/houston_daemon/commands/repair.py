@@ -19,7 +19,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--from-backup",
         metavar="NAME|DIR",
         type=Path,
-        help="also take what fits from this backup (the home's own are always looked at)",
+        help="also take what fits from this backup (the home's own are always looked at), and what"
+        " an earlier repair set aside",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -35,11 +36,6 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.json_line(done)
     else:
         _show(done)
-    if arguments.from_backup and not done.changed:
-        out.note(
-            "What an earlier repair set aside is not brought back; it is kept in"
-            f" {loaded.home.damaged}. Restore the backup as another home to see it."
-        )
     return int(ExitCode.DONE)
 
 
@@ -60,9 +56,14 @@ def held(home: Home, what: str) -> HomeLock:
 
 
 def _show(done: Repaired) -> None:
+    for one in done.stays:
+        out.note(f"{_which(one)} stay aside: {one.why}. They are kept in `damaged/`.")
     if not done.changed:
         out.line("Sound: there is nothing to repair.")
         return
+    for rollout, seqs in done.returned.items():
+        which = _which(Loss(rollout, seqs, ""))
+        out.line(f"{which} came back: an earlier repair had set them aside.")
     for text in done.mended:
         out.line(text)
     for loss in done.losses:
@@ -80,6 +81,10 @@ def _show(done: Repaired) -> None:
 
 
 def _said(loss: Loss) -> str:
+    return f"{_which(loss)} set aside: {loss.why}."
+
+
+def _which(loss: Loss) -> str:
     first, last = loss.seqs[0], loss.seqs[-1]
     which = f"event {first}" if first == last else f"{len(loss.seqs)} events of {first} to {last}"
-    return f"{loss.rollout or 'unknown rollout or daemon'}: {which} set aside: {loss.why}."
+    return f"{loss.rollout or 'unknown rollout or daemon'}: {which}"

@@ -8,6 +8,7 @@ from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
+from houston_shared.store.queries import aside
 
 MEND = "Stop the daemon, then: houston repair"
 
@@ -63,7 +64,6 @@ def show(report: Report, home: Home) -> None:
         out.note(
             f"The bodies of {report.erased} events were erased; what is left of them is sound."
         )
-    if report.aside:
-        out.note(
-            f"{report.aside} events were set aside by a repair; `houston log --audit` says so."
-        )
+    for loss in report.losses:
+        owner = loss.rollout or "daemon, or nobody knows whose"
+        out.note(f"Known: {owner}: {aside.loss_said(loss)}; no damage of today.")

@@ -20,6 +20,16 @@ from houston_shared.records import (
 )
 
 
+class DaemonDied(Record, frozen=True):
+    """The daemon before did not come to its own end (a kill, a crash, a power cut)."""
+
+    pid: int
+    since: str
+    """When it took the home, ISO 8601 in UTC."""
+    last_sign: int = 0
+    """When it last wrote a file of the home, UTC microseconds; 0 where that is not known."""
+
+
 class DaemonStarted(Record, frozen=True):
     """A daemon opened the home for writing."""
 
@@ -30,6 +40,8 @@ class DaemonStarted(Record, frozen=True):
     """Fingerprint of the configuration it runs with."""
     uid: int | None = None
     """The user who runs it."""
+    died: DaemonDied | None = None
+    """The daemon before it, where that one died."""
 
 
 class StopAskedBy(Record, frozen=True):

@@ -6,7 +6,7 @@ Takes records and gives a plain dict; nothing here reads a database.
 from typing import Any
 
 from houston_shared import observation
-from houston_shared.records import Call, StepRecord
+from houston_shared.records import Call, SetAside, StepRecord
 from houston_shared.store.queries.people import Verdict
 
 
@@ -25,7 +25,7 @@ def seen(step: StepRecord) -> str:
 
 
 def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[str, Any]:
-    """A line of `steps R --json`."""
+    """A line of `steps R --json`; `set_aside` is there only where a repair set something aside."""
     closed = one.observation
     return {
         "rollout": rollout,
@@ -43,4 +43,9 @@ def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[
         "policy": one.sample.policy,
         "at": one.at,
         "active_seconds": one.active_seconds,
+        **({"set_aside": [_mark(mark) for mark in one.aside]} if one.aside else {}),
     }
+
+
+def _mark(mark: SetAside) -> dict[str, Any]:
+    return {"events": mark.events, "repair": mark.repair, "earlier_run": mark.again}

@@ -1,5 +1,6 @@
 """`houston repair`: every kind of damage ends in a sound home, and every loss has a name."""
 
+import asyncio
 import contextlib
 import os
 import random
@@ -9,10 +10,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from houston_console.app.lines import plain
+from houston_console.app.records import StepRow
+from houston_console.app.rows import unfolded
+from houston_console.app.source import RolloutSource
 from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.upkeep import backup
 from houston_daemon.recorder.upkeep.repair import Repaired, repair
@@ -20,6 +26,7 @@ from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
+from houston_shared.store.async_reader import AsyncReader
 from tests.support.full_home import change, fill, flip
 from tests.support.recorder_client import Station, sample, until
 
@@ -386,3 +393,186 @@ def test_what_was_not_done_is_what_was_asked_for(home: Home) -> None:
         said = houston(home, *words, code=1)
         assert effect in said
         assert f"Move {lock} away" in said
+
+
+def ended(home: Home) -> str:
+    """The second rollout, ended as a person would have ended it."""
+    station = Station(home.path).start()
+    two = rollouts(home)[1]
+    station.person().ask(wire.Steer(rollout=two, action="cancel"))
+    station.stop()
+    return two
+
+
+PARTS = {"a result": "call.0", "the sample": "sample", "the observation": "observation"}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_a_step_with_a_hole_says_so_everywhere(home: Home, case: str) -> None:
+    two = ended(home)
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 3, PARTS[case]))
+    name = Path(repaired(home).copies).name
+    words = f"1 event of this step was set aside by repair {name}"
+    text = houston(home, "steps", two)
+    assert text.count(words) == 1
+    assert text.index("step 3 ") < text.index(words) < text.index("step 4 ")
+    assert f"{two}: 1 event of step 3 was set aside by repair {name}." in text
+    lines = shown_steps(home, two)
+    assert [one["step"] for one in lines] == list(range(1, STEPS + 2)), "no step is passed over"
+    marks = {one["step"]: one["set_aside"] for one in lines if "set_aside" in one}
+    assert marks == {3: [{"events": 1, "repair": name, "earlier_run": False}]}
+    assert "1 event of step 3 was set aside by" in houston(home, "rollout", "show", two)
+    known = houston(home, "verify")
+    assert "Sound" in known
+    assert f"Known: {two}: 1 event of step 3 was set aside by repair {name}" in known
+    shown = asyncio.run(_transcript(home, two))
+    assert [row.step for row, _ in shown] == list(range(1, STEPS + 2))
+    assert [row.step for row, text in shown if words in text] == [3]
+
+
+def shown_steps(home: Home, rollout: str) -> list[dict[str, Any]]:
+    lines = houston(home, "steps", rollout, "--json").splitlines()
+    return [msgspec.json.decode(line) for line in lines if line.startswith("{")]
+
+
+async def _transcript(home: Home, rollout: str) -> list[tuple[StepRow, str]]:
+    """Every step as the console has it: its folded row, and the text that unfolding shows."""
+    reader = AsyncReader(home)
+    source = RolloutSource(reader, rollout)
+    try:
+        found = []
+        for row in await source.rows(1, 100):
+            record = await source.record(row.step)
+            assert record is not None
+            text = " ".join(plain(line).strip() for line in unfolded(row, record, 200))
+            found.append((row, text))
+        return found
+    finally:
+        await reader.close()
+
+
+def test_long_rollouts_are_shown_to_their_end_whatever_is_missing(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    worker = station.working()
+    for step in range(1, 61):
+        worker.step(step)
+    assert isinstance(worker.say(wire.Moved, state="finished"), wire.Ack)
+    station.stop()
+    home, one = station.home, worker.rollout
+    for step in (1, 7, 50, 60):
+        change(
+            home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, one, step, "sample")
+        )
+    repaired(home)
+    assert [each["step"] for each in shown_steps(home, one)] == list(range(1, 61))
+
+
+def test_a_step_that_was_run_again_says_that_it_was_an_earlier_run(home: Home) -> None:
+    two = rollouts(home)[1]
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 4, "call.0"))
+    name = Path(repaired(home).copies).name
+    assert houston(home, "steps", two).count("of this step") == 0
+    station = Station(home.path).start()
+    station.person().ask(wire.Steer(rollout=two, action="resume"))
+    worker = station.worker(two)
+    for step in (4, 5, 6):
+        worker.step(step)
+    station.stop()
+    text = houston(home, "steps", two)
+    assert f"4 events of an earlier run of this step were set aside by repair {name}" in text
+    assert "events of this step" not in text
+
+
+def lose(home: Home, rollout: str, step: int, part: str = "call.0") -> None:
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, rollout, step, part))
+    assert repaired(home).losses
+
+
+def kinds(home: Home) -> list[tuple[object, ...]]:
+    return ask(home, "SELECT seq, kind, rollout, step, part FROM events ORDER BY seq")
+
+
+def test_what_an_earlier_repair_set_aside_comes_back_from_a_backup(
+    home: Home, tmp_path: Path
+) -> None:
+    before = ask(home, "SELECT * FROM events ORDER BY seq")
+    made = backup.make(home, tmp_path / "elsewhere")
+    two, three = rollouts(home)[1:]
+    lose(home, two, 2)
+    lose(home, three, 4, "sample")
+    done = repair(home, tmp_path / "elsewhere" / made.name)
+    assert done.changed
+    assert set(done.returned) == {two, three}
+    assert (done.losses, done.stays) == ((), ())
+    assert done.paused == {two: STEPS, three: STEPS}
+    assert ask(home, "SELECT * FROM events WHERE seq <= ? ORDER BY seq", len(before)) == before
+    report = verify(home)
+    assert (report.findings, report.aside, report.losses) == ((), 0, ())
+    ((state, reason),) = ask(home, "SELECT state, reason FROM rollouts WHERE id = ?", two)
+    assert (state, reason) == (
+        "paused", "what a repair had set aside came back from a backup; it goes on after step 5",
+    )  # fmt: skip
+    assert not repair(home, tmp_path / "elsewhere").changed, "there is nothing more to bring back"
+    station = Station(home.path).start()
+    station.person().ask(wire.Steer(rollout=two, action="resume"))
+    assert station.worker(two).welcome.next_step == STEPS + 1
+    station.stop()
+
+
+def test_what_a_rollout_has_gone_on_without_stays_aside(home: Home, tmp_path: Path) -> None:
+    backup.make(home, tmp_path / "elsewhere")
+    two = rollouts(home)[1]
+    lose(home, two, 4)
+    station = Station(home.path).start()
+    station.person().ask(wire.Steer(rollout=two, action="resume"))
+    station.worker(two).step(4)
+    station.stop()
+    before = kinds(home)
+    done = repair(home, tmp_path / "elsewhere")
+    assert not done.changed
+    assert {one.rollout for one in done.stays} == {two}
+    assert {one.why for one in done.stays} == {"its rollout has gone on without it"}
+    assert kinds(home) == before
+    said = houston(home, "repair", "--from-backup", str(tmp_path / "elsewhere"))
+    assert "stay aside: its rollout has gone on without it" in said
+    assert len(list(home.damaged.iterdir())) == 1, "a repair that did nothing leaves nothing"
+
+
+def test_what_was_erased_since_comes_back_from_no_backup(home: Home, tmp_path: Path) -> None:
+    """Neither what was set aside, nor a remainder that is damaged later."""
+    two = ended(home)
+    backup.make(home, tmp_path / "elsewhere")
+    lose(home, two, 3)
+    houston(home, "rollout", "erase", two, "--step", "2", "--yes")
+    done = repair(home, tmp_path / "elsewhere")
+    assert not done.changed
+    assert {one.why for one in done.stays} == {"texts of its rollout were erased since"}
+    seq = event(home, two, 2, "call.0")
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", seq)
+    done = repair(home, tmp_path / "elsewhere")
+    assert [loss.seqs for loss in done.losses] == [(seq,)]
+    assert "output of 2" not in houston(home, "steps", two)
+    assert verify(home).findings == ()
+
+
+def test_a_backup_that_ends_in_the_middle_gives_back_what_it_has(
+    home: Home, tmp_path: Path
+) -> None:
+    station = Station(home.path).start()
+    made = backup.make(home, tmp_path / "elsewhere")
+    two = rollouts(home)[1]
+    worker = station.worker(two)
+    worker.intent(STEPS + 1)
+    worker.result(STEPS + 1)
+    worker.observation(STEPS + 1)
+    worker.step(STEPS + 2)
+    station.stop()
+    lose(home, two, 3)
+    done = repair(home, tmp_path / "elsewhere" / made.name)
+    assert done.paused == {two: STEPS}
+    assert done.returned[two]
+    assert verify(home).findings == ()
+    station = Station(home.path).start()
+    station.person().ask(wire.Steer(rollout=two, action="resume"))
+    assert station.worker(two).welcome.next_step == STEPS + 1
+    station.stop()

@@ -161,7 +161,8 @@ def observation(connection: sqlite3.Connection, event: "Event", body: StoredObse
     )
     connection.execute(
         "UPDATE rollouts SET steps = ?2, errors = errors +"
-        " (SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2 AND attempt = ?3),"
+        " coalesce((SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2"
+        " AND attempt = ?3), 0),"  # a repair may have left the step without its sample
         " updated_at = ?4, last_seq = ?5, active_us = max(active_us, ?6) WHERE id = ?1",
         (*key, event.at, event.seq, body.active_us),
     )

@@ -32,6 +32,8 @@ class Judged(NamedTuple):
     """What was put back."""
     link: bytes = b""
     """The chain behind it."""
+    back: bool = False
+    """Whether an earlier repair had set it aside, and a backup gave it back."""
 
 
 Body = Callable[[Row], bytes | None]
@@ -44,7 +46,9 @@ class Judge:
     """Goes through a journal once, in order."""
 
     def __init__(self, body: Body, spare: Spare, end: tuple[int, bytes] | None) -> None:
-        """end: the last event that is vouched for, with its link."""
+        """spare: also asked for events that are set aside. end: the last event that is vouched
+        for, with its link.
+        """
         self._body = body
         self._spare = spare
         self._end = end
@@ -64,18 +68,32 @@ class Judge:
 
     def _one(self, seq: int, row: Row | None, follower: Row | None) -> Judged:
         if row is not None and row[5] == bodies.ASIDE:
-            return Judged(seq, row, link=_bytes(row[LINK]), taken=True)
+            return self._back(seq, row) or Judged(seq, row, link=_bytes(row[LINK]), taken=True)
         judged = self._lost(seq) if row is None else self._found(seq, row, follower)
         if not judged.why:
             return judged
         for spare in self._spare(seq):
-            fits = self._link is None or self._links(spare, spare[HASH]) == spare[LINK]
             same = row is None or spare[LINK] == judged.link
-            if fits and same and self._sound_body(spare):
+            if same and self._fits(spare):
                 text = "taken from a backup"
                 taken = self._link is None
                 return Judged(seq, spare, mended=text, link=spare[LINK], taken=taken)
         return judged
+
+    def _back(self, seq: int, row: Row) -> Judged | None:
+        """An event that is set aside, from a backup that has it; its row may have kept its link."""
+        link = _bytes(row[LINK])
+        for spare in self._spare(seq):
+            known = spare[LINK] == link if link else self._link is not None
+            if known and self._fits(spare):
+                taken = self._link is None
+                return Judged(seq, spare, link=spare[LINK], taken=taken, back=True)
+        return None
+
+    def _fits(self, spare: Row) -> bool:
+        """Whether a row is sound, and follows the event before where that one's link is known."""
+        follows = self._link is None or self._links(spare, spare[HASH]) == spare[LINK]
+        return follows and self._sound_body(spare)
 
     def _lost(self, seq: int) -> Judged:
         link = self._end[1] if self._end and self._end[0] == seq else b""
@@ -128,9 +146,8 @@ class Judge:
 
     def _sound_body(self, row: Row) -> bool:
         if row[ERASED] == 1 and row[BLOB] is None and row[BODY] is not None:
-            return bool(
-                chain.body_hash(row[BODY]) != row[HASH]
-            )  # whether it is right, `verify` knows
+            # Whether it is what the erasing event vouches for, `verify` knows.
+            return bool(chain.body_hash(row[BODY]) != row[HASH])
         if row[ERASED] != 0 or (row[BODY] is None) == (row[BLOB] is None):
             return False
         data = self._body(row)

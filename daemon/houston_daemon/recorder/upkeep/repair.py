@@ -18,10 +18,11 @@ import msgspec
 
 from houston_daemon.recorder.disk import damage, head_file
 from houston_daemon.recorder.upkeep import backups, copying, oneself
+from houston_daemon.recorder.upkeep.earlier import Earlier
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judge, Judged
 from houston_daemon.recorder.upkeep.rewind import Fates
 from houston_daemon.recorder.upkeep.rewrite import Rewriting
-from houston_daemon.recorder.upkeep.salvage import Source
+from houston_daemon.recorder.upkeep.salvage import Place, Source
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_daemon.recorder.upkeep.verify_events import Row
 from houston_shared.errors import ExitCode, HoustonError
@@ -52,18 +53,24 @@ class Repaired(msgspec.Struct, frozen=True):
     mended: tuple[str, ...] = ()
     """What could be put back as it was."""
     paused: dict[str, int] = {}
-    """Rollouts that were paused: the step behind which each goes on."""
+    """Rollouts that were paused: the step behind which each goes on, −1 where none was lost."""
+    returned: dict[str, tuple[int, ...]] = {}
+    """By rollout, what an earlier repair had set aside and a backup gave back."""
+    stays: tuple[Loss, ...] = ()
+    """What a backup has of that and what stays aside all the same."""
     seq: int = 0
     """The journal's newest event now."""
 
 
 def repair(home: Home, backup: Path | None = None) -> Repaired:
-    """Repair a home that nobody has open; `backup`: also take what fits from this one.
+    """Repair a home that nobody has open; `backup`: also take what fits from this one, what an
+    earlier repair had set aside too.
 
     Raises HoustonError when it cannot be done; the home is then as it was.
     """
     spares = _spares(home, backup)  # a wrong name is said before anything is done
-    if _sound(home):
+    sound, aside = _found(home)
+    if sound and not (backup and aside):
         return Repaired(changed=False)
     copies = Home(home.damaged / copying.stamp())
     beside = Home(home.path / "repair.new")
@@ -73,6 +80,9 @@ def repair(home: Home, backup: Path | None = None) -> Repaired:
         beside.path.mkdir(mode=0o700)
         (beside.blobs).symlink_to(home.blobs)
         done = _Repair(home, copies, beside, spares).run()
+        if sound and not done.returned:
+            shutil.rmtree(copies.path)
+            return Repaired(changed=False, stays=done.stays)
         _replace(home, beside)
         return done
     except (OSError, sqlite3.Error) as problem:
@@ -86,7 +96,8 @@ def repair(home: Home, backup: Path | None = None) -> Repaired:
         shutil.rmtree(beside.path, ignore_errors=True)
 
 
-def _sound(home: Home) -> bool:
+def _found(home: Home) -> tuple[bool, int]:
+    """Whether the home is sound, and how many events earlier repairs set aside."""
     if not home.database.exists() and not home.head_file.exists():
         raise HoustonError(
             f"There is no database in the home {home.path}.",
@@ -94,9 +105,10 @@ def _sound(home: Home) -> bool:
             "houston backup --restore DIR, or name the right folder with --home",
         )
     try:
-        return verify(home).sound
+        report = verify(home)
     except HoustonError:
-        return False
+        return False, 0
+    return report.sound, report.aside
 
 
 def _keep(home: Home, copies: Home) -> None:
@@ -141,6 +153,7 @@ class _Repair:
         self._head = _head(copies)
         self._source = _source(copies, spares, self._head.seq if self._head else 0)
         self._spares = [spare for one in spares if (spare := _spare(one))]
+        self._earlier = Earlier(self._source.rows())
         self._condemned: dict[int, str] = {}
         self._mended: list[str] = []
 
@@ -166,38 +179,55 @@ class _Repair:
 
     def _round(self) -> Repaired:
         self._mended = []
+        self._earlier.stays.clear()
         fates = Fates()
         for judged in self._judged():
-            fates.see(judged, self._owner(judged), _state(judged))
+            fates.see(judged, self._place(judged).rollout, _state(judged))
         fates.settle()
         losses: dict[tuple[str, str], list[int]] = {}
+        returned: dict[str, list[int]] = {}
         with (self._copies.path / "aside.jsonl").open("wb") as aside:
             writing = Rewriting(self._home, self._beside)
             for judged in self._judged():
-                owner = self._owner(judged)
-                why = judged.why or _follows(fates, judged, owner)
-                writing.put(judged, why, owner)
+                place = self._place(judged)
+                why = judged.why or fates.aside(judged, place.rollout)
+                writing.put(judged, why, place)
                 if judged.mended:
                     self._mended.append(f"Event {judged.seq}: {judged.mended}.")
-                if why:
-                    losses.setdefault((owner, why), []).append(judged.seq)
-                    aside.write(_line(judged, owner, why))
+                if judged.back:
+                    self._note(judged, why, returned)
+                elif why:
+                    losses.setdefault((place.rollout, why), []).append(judged.seq)
+                    aside.write(_line(judged, place.rollout, why))
             os.fsync(aside.fileno())
-        paused = {
-            id: fate.last_step if fate.rewinds else -1
-            for id, fate in fates.of.items()
-            if fate.first_bad and fate.spec and not fate.ended
-        }
-        place = str(self._copies.path.relative_to(self._home.path))
-        seq = writing.close(place, paused, oneself.author())
+        folder = str(self._copies.path.relative_to(self._home.path))
+        paused = _paused(fates)
+        seq = writing.close(folder, _reasons(paused, fates, folder), oneself.author())
         return Repaired(
             changed=True,
             copies=str(self._copies.path),
-            losses=tuple(Loss(who, tuple(seqs), why) for (who, why), seqs in losses.items()),
+            losses=_losses(losses),
             mended=tuple(dict.fromkeys(self._mended)),
             paused=paused,
+            returned={rollout: tuple(seqs) for rollout, seqs in returned.items()},
+            stays=self._stays(),
             seq=seq,
         )
+
+    def _note(self, judged: Judged, why: str, returned: dict[str, list[int]]) -> None:
+        """Whether an event that a backup would give back comes back."""
+        assert judged.row is not None
+        rollout = str(judged.row[1])
+        if why:
+            self._earlier.stays[judged.seq] = rollout, why
+        else:
+            returned.setdefault(rollout, []).append(judged.seq)
+
+    def _stays(self) -> tuple[Loss, ...]:
+        by: dict[tuple[str, str], list[int]] = {}
+        for seq, key in sorted(self._earlier.stays.items()):
+            by.setdefault(key, []).append(seq)
+        return _losses(by)
 
     def _judged(self) -> Iterator[Judged]:
         end = (self._head.seq, self._head.value) if self._head else None
@@ -206,10 +236,14 @@ class _Repair:
             why = self._condemned.get(judged.seq)
             yield judged._replace(why=why) if why and not judged.why else judged
 
-    def _owner(self, judged: Judged) -> str:
-        if judged.row is not None and not judged.why:
-            return str(judged.row[1])
-        return self._source.owner(judged.seq) or (str(judged.row[1]) if judged.row else "")
+    def _place(self, judged: Judged) -> Place:
+        """Whose an event is: by its row where that is sound, else by an index where one tells."""
+        row = judged.row
+        own = Place() if row is None else Place(str(row[1]), row[2] if _number(row[2]) else 0)
+        if row is not None and not judged.why:
+            return own
+        told = self._source.place(judged.seq)
+        return Place(told.rollout or own.rollout, told.step or own.step)
 
     def _body(self, row: Row) -> bytes | None:
         if row[BLOB] is None:
@@ -228,7 +262,8 @@ class _Repair:
         return None
 
     def _spare_rows(self, seq: int) -> Iterable[Row]:
-        return [row for _, spare in self._spares if (row := spare.row(seq))]
+        rows = [row for _, spare in self._spares if (row := spare.row(seq))]
+        return [row for row in rows if self._earlier.allows(seq, row)]
 
 
 def _source(copies: Home, spares: list[Home], last: int) -> Source:
@@ -267,11 +302,34 @@ def _state(judged: Judged) -> str:
     return msgspec.msgpack.decode(row[BODY], type=bodies.StoredState).state
 
 
-def _follows(fates: Fates, judged: Judged, owner: str) -> str:
-    row = judged.row
-    if row is None or row[5] == bodies.ASIDE:
-        return ""
-    return fates.aside(owner, row[5], row[2])
+def _paused(fates: Fates) -> dict[str, int]:
+    """Rollouts that are to be paused: the step behind which each goes on, −1 where none is lost."""
+    return {
+        id: fate.last_step if fate.rewinds or fate.back else -1
+        for id, fate in fates.of.items()
+        if (fate.first_bad or fate.back) and fate.spec and not fate.ended
+    }
+
+
+def _reasons(paused: dict[str, int], fates: Fates, folder: str) -> dict[str, str]:
+    """What is said of each rollout that is paused."""
+    reasons = {}
+    for rollout, step in paused.items():
+        where = "no step was lost" if step < 0 else f"it goes on after step {step}"
+        if fates.of[rollout].first_bad:
+            where = f"it was damaged; {where}. What was set aside is in {folder}/aside.jsonl"
+        else:
+            where = f"what a repair had set aside came back from a backup; {where}"
+        reasons[rollout] = where
+    return reasons
+
+
+def _losses(by: dict[tuple[str, str], list[int]]) -> tuple[Loss, ...]:
+    return tuple(Loss(who, tuple(seqs), why) for (who, why), seqs in by.items())
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**31
 
 
 def _line(judged: Judged, owner: str, why: str) -> bytes:

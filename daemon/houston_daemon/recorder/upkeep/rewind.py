@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from houston_daemon.recorder.upkeep.judge import Judged
 from houston_shared.records import ENDED
+from houston_shared.store.bodies import ASIDE
 
 WORK = frozenset({"head", "sample", "intent", "result", "observation", "delivery", "fork"})
 """Kinds that make up the steps of a rollout."""
@@ -29,6 +30,10 @@ class Fate:
     spec: bool = False
     """Whether what it was started with is there."""
     rewinds: bool = False
+    gap: int = 0
+    """The first event that stays aside from an earlier repair."""
+    back: bool = False
+    """Whether work that such a repair had set aside came back."""
     known: bool = False
     """Whether any sound event is its own: else its name is part of the damage."""
 
@@ -40,7 +45,8 @@ class Fate:
     @property
     def last_step(self) -> int:
         """The last step that is closed and followed nothing unsound."""
-        sound = [step for seq, step in self.closed if seq < self.first_bad and step < self.bad_step]
+        end = self.first_bad or (self.gap if self.back else 0) or 2**62
+        sound = [step for seq, step in self.closed if seq < end and step < self.bad_step]
         return max(sound, default=0)
 
 
@@ -58,10 +64,12 @@ class Fates:
         if not judged.why:
             assert row is not None
             if owner:
-                self._sound(self.of.setdefault(owner, Fate()), judged.seq, row[5], row[2], state)
+                fate = self.of.setdefault(owner, Fate())
+                self._sound(fate, judged.seq, row[5], row[2], state)
+                fate.back |= judged.back and row[5] in WORK
             return
         kind = str(row[5]) if row is not None else ""
-        if row is not None and (not owner or kind == "aside"):
+        if row is not None and (not owner or kind == ASIDE):
             return
         if not owner:
             self.everybody = self.everybody or judged.seq
@@ -83,10 +91,15 @@ class Fates:
                 fate.first_bad = min(fate.first_bad or self.everybody, self.everybody)
                 fate.rewinds = True
 
-    def aside(self, owner: str, kind: str, step: int) -> str:
+    def aside(self, judged: Judged, owner: str) -> str:
         """Why a sound event is set aside all the same; empty when it stays."""
-        fate = self.of.get(owner)
-        if fate is None or not fate.first_bad:
+        fate, row = self.of.get(owner), judged.row
+        if fate is None or row is None or row[5] == ASIDE:
+            return ""
+        kind, step = row[5], row[2]
+        if judged.back and kind in WORK and not fate.ended and 0 < fate.gap < judged.seq:
+            return f"it follows event {fate.gap}, which no backup gave back"
+        if not fate.first_bad:
             return ""
         if not fate.spec and fate.known:
             return "what its rollout was started with is lost"
@@ -95,7 +108,9 @@ class Fates:
 
     def _sound(self, fate: Fate, seq: int, kind: str, step: int, state: str) -> None:
         fate.known = True
-        if kind == "spec":
+        if kind == ASIDE:
+            fate.gap = fate.gap or seq
+        elif kind == "spec":
             fate.spec = True
         elif kind == "observation":
             fate.closed.append((seq, step))

@@ -14,6 +14,7 @@ from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.steps.journal import Journal, Key
 from houston_daemon.recorder.steps.states import REPAIR
 from houston_daemon.recorder.upkeep.judge import BLOB, BODY, Judged
+from houston_daemon.recorder.upkeep.salvage import Place
 from houston_daemon.recorder.upkeep.verify_events import COLUMNS, Row
 from houston_daemon.recorder.upkeep.verify_replay import UNREPLAYABLE
 from houston_shared.home import Home
@@ -41,9 +42,9 @@ class Rewriting:
         self._before: dict[int, bytes] = {}
         """Rows for which an earlier repair has vouched."""
 
-    def put(self, judged: Judged, why: str, owner: str) -> None:
+    def put(self, judged: Judged, why: str, place: Place) -> None:
         """Write one event: as it is, or, where there is a `why`, only its place."""
-        row = _place(judged, owner) if judged.row is None or why else judged.row
+        row = _kept(judged, place) if judged.row is None or why else judged.row
         self._connection.execute(_INSERT, row)
         if row[5] == bodies.ASIDE or judged.taken:
             self._vouched.append((judged.seq, chain.row_hash(row)))
@@ -53,11 +54,11 @@ class Rewriting:
         if row[5] != bodies.ASIDE:
             self._derive(row)
 
-    def close(self, copies: str, paused: dict[str, int], author: Author) -> int:
+    def close(self, copies: str, paused: dict[str, str], author: Author) -> int:
         """Say in the journal what was done, pause rollouts, write the head; the newest event.
 
-        author: who repairs.
-        paused: by rollout the step behind which it goes on, −1 where it lost no step.
+        copies: folder of the home with what was found; paused: reasons by rollout; author: who
+        repairs.
         """
         journal = Journal(self._connection)
         new = [(seq, digest) for seq, digest in self._vouched if self._before.get(seq) != digest]
@@ -71,9 +72,7 @@ class Rewriting:
                 **author.fields,
             )
             journal.append(Key(), "repaired", said)
-        for rollout, step in paused.items():
-            where = "no step was lost" if step < 0 else f"it goes on after step {step}"
-            reason = f"it was damaged; {where}. What was set aside is in {copies}/aside.jsonl"
+        for rollout, reason in paused.items():
             state = bodies.StoredState(state="paused", by=REPAIR, reason=reason)
             journal.append(Key(rollout), "state", state)
         self._connection.execute("COMMIT")
@@ -90,10 +89,11 @@ class Rewriting:
             return  # `verify` of what is written finds it, and the next round sets it aside
 
 
-def _place(judged: Judged, owner: str) -> tuple[Any, ...]:
-    """A row that keeps an event's number and, where it is known, its link and its rollout."""
+def _kept(judged: Judged, place: Place) -> tuple[Any, ...]:
+    """A row that keeps an event's number and, where they are known, its link, rollout and step."""
     row = judged.row
     digest = row[10] if row is not None and isinstance(row[10], bytes) else b""
     return (
-        judged.seq, owner, 0, 1, None, bodies.ASIDE, 0, None, None, 1, digest, judged.link
+        judged.seq, place.rollout, place.step, 1, None, bodies.ASIDE, 0, None, None, 1,
+        digest, judged.link,
     )  # fmt: skip

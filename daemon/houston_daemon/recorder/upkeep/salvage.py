@@ -7,7 +7,7 @@ number. What a row is worth, `judge` decides.
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from houston_daemon.recorder.upkeep import copying
@@ -21,12 +21,20 @@ PAGE = 200
 """Events that are asked for at once; after a damage, one by one."""
 _HEADER = bytes.fromhex("53514c69746520666f726d6174203300 2000 02 02 00 40 20 20")
 """How every database of ours begins (sqlite.org/fileformat2.html §1.3): 8 KB pages, WAL."""
-_INDEXES = (
-    "events INDEXED BY events_key WHERE part IS NOT NULL",
-    f"events INDEXED BY events_aside WHERE {ASIDE}",
-)
-"""What together names the rollout of every event without a look at the table."""
+_INDEXES = {
+    "step": "events INDEXED BY events_key WHERE part IS NOT NULL",
+    "0": f"events INDEXED BY events_aside WHERE {ASIDE}",
+}
+"""What together names the rollout of every event without a look at the table, and the step (0
+where the index does not tell)."""
 _UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError)
+
+
+class Place(NamedTuple):
+    """Whose an event is, as an index of the table says."""
+
+    rollout: str = ""
+    step: int = 0
 
 
 class Source:
@@ -37,7 +45,7 @@ class Source:
         self._connection = _open(database)
         self.last = max(last, self._newest())
         """No event with a higher number can be in it."""
-        self._owners: dict[int, str] | None = None
+        self._places: dict[int, Place] | None = None
 
     def close(self) -> None:
         """Let it go."""
@@ -67,20 +75,21 @@ class Source:
         found = self._singly(seq, seq)
         return found[0] if found else None
 
-    def owner(self, seq: int) -> str:
-        """The rollout of an event that cannot be read, from an index; empty when unknown."""
-        if self._owners is None:
-            nobody: dict[int, str] = {}
-            self._owners = self._read(self._index, nobody)
-        return self._owners.get(seq, "")
+    def place(self, seq: int) -> Place:
+        """Where an event that cannot be read belongs; empty where no index tells."""
+        if self._places is None:
+            self._places = self._indexed()
+        return self._places.get(seq, Place())
 
-    def _index(self) -> dict[int, str]:
-        rows: list[Row] = []
-        for part in _INDEXES:
+    def _indexed(self) -> dict[int, Place]:
+        places: dict[int, Place] = {}
+        for step, part in _INDEXES.items():
             nothing: list[Row] = []
-            sql = f"SELECT seq, rollout FROM {part}"
-            rows += self._read(lambda sql=sql: fetch(self._connection, sql), nothing)  # type: ignore[misc]
-        return {seq: rollout for seq, rollout in rows if isinstance(rollout, str)}
+            sql = f"SELECT seq, rollout, {step} FROM {part}"
+            for seq, *place in self._read(lambda sql=sql: fetch(self._connection, sql), nothing):  # type: ignore[misc]
+                if isinstance(place[0], str) and isinstance(place[1], int):
+                    places.setdefault(seq, Place(*place))
+        return places
 
     def _page(self, after: int) -> list[Row]:
         sql = f"SELECT {COLUMNS} FROM events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT {PAGE}"
@@ -94,7 +103,7 @@ class Source:
         return found
 
     def _newest(self) -> int:
-        asked = [f"SELECT max(seq) FROM {part}" for part in ("events", *_INDEXES)]
+        asked = [f"SELECT max(seq) FROM {part}" for part in ("events", *_INDEXES.values())]
         return max(self._read(lambda sql=sql: self._number(sql), 0) for sql in asked)  # type: ignore[misc]
 
     def _number(self, sql: str) -> int:

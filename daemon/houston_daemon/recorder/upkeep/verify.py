@@ -24,6 +24,7 @@ from houston_daemon.recorder.upkeep.verify_open import open_home
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import holder
+from houston_shared.store.queries.aside import Loss
 
 PAGE = 1_000
 """Events of one read."""
@@ -45,7 +46,9 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float
     findings: tuple[Finding, ...]
     aside: int = 0
-    """Events that a repair set aside."""
+    """Events that repairs set aside: known, and no damage."""
+    losses: tuple[Loss, ...] = ()
+    """The same by rollout and repair."""
     blobs: tuple[str, ...] = ()
     """Names of the sound blobs that events name."""
 
@@ -77,7 +80,8 @@ def verify(home: Home) -> Report:
         erased=events.erased,
         seconds=round(time.monotonic() - began, 3),
         findings=tuple(findings.all),
-        aside=events.aside,
+        aside=sum(loss.events for loss in events.aside),
+        losses=events.aside,
         blobs=tuple(sorted(events.blobs)),
     )
 

@@ -15,6 +15,7 @@ from houston_daemon.recorder.upkeep.verify_open import fetch
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import blobs, bodies, chain
+from houston_shared.store.queries import aside
 
 COLUMNS = "seq, rollout, step, attempt, part, kind, at, body, blob, erased, body_hash, chain"
 _SELECT = f"SELECT {COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
@@ -35,14 +36,14 @@ class EventCheck:
         self._left: dict[int, tuple[bytes, str]] = {}
         """What is left of erased bodies (SHA-256), and whose they are."""
         self._told: dict[int, bytes] = {}
-        self._repaired: dict[int, bytes] = {}
+        self._repaired: dict[int, tuple[bytes, str]] = {}
+        """Hash of a row that a repair vouches for, and which repair it was."""
+        self._holes: list[tuple[str, aside.Hole]] = []
         self.seq = 0
         """The last event that was read."""
         self.count = 0
         self.bytes = 0
         self.erased = 0
-        self.aside = 0
-        """Events that a repair set aside; their rows only keep the place."""
         self.blobs: set[str] = set()
         """Blobs that are named and sound."""
 
@@ -56,14 +57,23 @@ class EventCheck:
     def end(self) -> None:
         """Say what no later event has vouched for."""
         for seq, (row, why) in self._doubts.items():
-            if self._repaired.get(seq) == _row_hash(row):
-                self.aside += row[5] == bodies.ASIDE
-            else:
+            vouched, repair = self._repaired.get(seq, (b"", ""))
+            if vouched != _row_hash(row):
                 self._say("chain", row, why)
+            elif row[5] == bodies.ASIDE:
+                self._holes.append((row[1], aside.Hole(seq, row[2], repair, 0)))
         for seq, (digest, rollout) in self._left.items():
             if self._told.get(seq) != digest:
                 text = f"Event {seq} was erased otherwise than the journal says."
                 self._findings.add("body", text, seq, rollout)
+
+    @property
+    def aside(self) -> tuple[aside.Loss, ...]:
+        """What repairs set aside, of each rollout; known, and no damage. After `end`."""
+        by: dict[str, list[aside.Hole]] = {}
+        for rollout, hole in self._holes:
+            by.setdefault(rollout, []).append(hole)
+        return tuple(loss for rollout, holes in by.items() for loss in aside.losses(holes, rollout))
 
     def _one(self, row: Row) -> None:
         seq, kind, digest, link = row[0], row[5], row[10], row[11]
@@ -111,8 +121,10 @@ class EventCheck:
         match msgspec.msgpack.decode(data, type=bodies.TYPES[kind]):
             case bodies.Erased(seqs=seqs, remainders=digests):
                 self._told.update(zip(seqs, digests, strict=True))
-            case bodies.Repaired(seqs=seqs, rows=rows):
-                self._repaired.update(zip(seqs, rows, strict=True))
+            case bodies.Repaired(seqs=seqs, rows=rows, copies=copies):
+                for seq, digest in zip(seqs, rows, strict=True):
+                    _, first = self._repaired.get(seq, (b"", aside.name(copies)))
+                    self._repaired[seq] = digest, first
 
     def _blob(self, row: Row, name: str) -> bytes | None:
         try:

@@ -1,5 +1,7 @@
 """Steps: folded rows for lists, and whole records built from the journal."""
 
+import msgspec
+
 from houston_shared.clock import iso
 from houston_shared.records import (
     Call,
@@ -61,6 +63,9 @@ ERASED_SAMPLE = SampleBody(
     drift="clean",
     thought=ERASED,
 )
+ASIDE = "[set aside by a repair]"
+"""Stands for what a step would say that lost it to a repair."""
+_LOST_SAMPLE = msgspec.structs.replace(ERASED_SAMPLE, thought=ASIDE)
 _ERASED_CALL = Call(id="", name="erased", arguments={})
 _ERASED_RESULT = Result(call=_ERASED_CALL, kind="erased", success=True, text=ERASED)
 
@@ -120,6 +125,29 @@ def record(rollout: str, step: int, attempt: int | None = None) -> Plan[StepReco
     return next((one for one in found if attempt in (None, one.attempt)), None)
 
 
+def left(rollout: str, step: int) -> Plan[StepRecord]:
+    """What is left of a step that has no row any more: its sample was set aside by a repair.
+
+    Where no event is left, the end of the step before stands for its time.
+    """
+    parts = yield from _parts(rollout, step, step)
+    attempt = max((attempt for _, attempt in parts), default=1)
+    events = parts.get((step, attempt), [])
+    said = yield from guidance.delivered(rollout, step, step)
+    ((before,),) = yield Ask(
+        "SELECT coalesce(max(s.closed_at), r.created_at) FROM rollouts r"
+        " LEFT JOIN steps s ON s.rollout = r.id AND s.step < ?2 WHERE r.id = ?1",
+        (rollout, step),
+    )
+    at = events[-1].at if events else before
+    row = StepRow(
+        rollout=rollout, step=step, attempt=attempt, current=1, sample_seq=0,
+        observation_seq=None, last_seq=0, policy="", drift="", tools="", calls=0, errors=0,
+        guided=0, attention="", score=None, snapshot="", started_at=at, closed_at=None, active_us=0,
+    )  # fmt: skip
+    return (yield from _record(row, events, said.get(step, ())))
+
+
 def _parts(rollout: str, first: int, last: int) -> Plan[dict[tuple[int, int], list[Event]]]:
     """The workers' events of a range, by step and attempt, in the order they were stored."""
     found = yield from journal.events(
@@ -133,7 +161,7 @@ def _parts(rollout: str, first: int, last: int) -> Plan[dict[tuple[int, int], li
 
 
 def _record(row: StepRow, events: list[Event], said: tuple[Delivered, ...]) -> Plan[StepRecord]:
-    sample = ERASED_SAMPLE
+    sample = _LOST_SAMPLE
     intents: list[Intent] = []
     results: list[Result] = []
     observation: ObservationBody | None = None
