@@ -91,6 +91,7 @@ class Actor:
         """The call that was under way when the worker before this one ended."""
         self._line.activity = f"{intent.call.name[:50]}, found again"
         point("worker.recover.before")
+        await self._line.still_mine()
         environment = self._environment
         result = await self._watched(
             step,

@@ -97,6 +97,18 @@ def test_an_end_that_was_undone_keeps_its_active_time(station: Station) -> None:
     assert station.query("SELECT active_us FROM rollouts") == [(7_000_000,)]
 
 
+def test_a_step_that_its_workers_end_closes_has_the_time_of_the_last_heartbeat(
+    station: Station,
+) -> None:
+    worker = station.working()
+    worker.sample(1)
+    worker.active_us = 7_000_000
+    worker.say(wire.Heartbeat)
+    station.person().ask(wire.Steer(rollout=worker.rollout, action="cancel"))
+    station.recorder.worker_ended(worker.rollout, worker.lease, "")
+    assert station.query("SELECT active_us FROM steps") == [(7_000_000,)]
+
+
 def _ends_and_spoils(store: Store, worker: Worker) -> None:
     assignments.worker_ended(store, worker.rollout, worker.lease, "")
     raise HoustonError("It was spoiled.")

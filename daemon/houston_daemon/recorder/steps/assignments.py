@@ -55,9 +55,9 @@ def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
     if active_us > row.active_us:
         store.journal.append(Key(rollout), "clock", Clock(active_us=active_us))
     if row.cancelling:
-        states.move(store, row, "cancelled", row.cancelling, row.reason)
+        states.move(store, row, "cancelled", row.cancelling, row.reason, active_us)
     elif failure:
-        states.move(store, row, "failed", SUPERVISOR, failure)
+        states.move(store, row, "failed", SUPERVISOR, failure, active_us)
     elif row.state == "running":
         store.tells.append(Wanted())
     elif row.state == "paused":
