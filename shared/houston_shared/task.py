@@ -16,6 +16,8 @@ from houston_shared.toml_file import Settings, convert, parse, read_text
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Limit = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+SCORING = frozenset({"search_qa"})
+"""Environments that know themselves how well the agent did; they answer `eval` without a tool."""
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
@@ -147,6 +149,11 @@ class Task(Settings, frozen=True):
     environment_variables: dict[str, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether its rollouts have a score: from the evaluator, or from the environment itself."""
+        return bool(self.evaluate.command) or self.environment in SCORING
 
     @property
     def mapped(self) -> Sandbox:

@@ -32,6 +32,8 @@ class Finish(Arguments, frozen=True, kw_only=True):
 class NullEnvironment:
     """Answers at once and keeps nothing. See `protocol.Environment`."""
 
+    brief = ""
+
     def __init__(self, task: Task) -> None:
         self._minimum_steps = task.budget.minimum_steps
         self._catalog = Catalog({"noop": Noop, "finish": Finish})

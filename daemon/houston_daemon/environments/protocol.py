@@ -77,6 +77,9 @@ class Environment(Protocol):
     """One rollout's world."""
 
     tools: Sequence[ToolSpec]
+    brief: str
+    """What this rollout of the task is about (its question, its variation), known once it is open;
+    it follows the task's instructions. Empty where these say everything."""
 
     async def open(self, begun: bool = False) -> None:
         """Make the world, or find it again after a restart.

@@ -156,13 +156,18 @@ async def begin(
             budgets=budgets,
             asking=asking,
             actor=Actor(line, environment, budgets, renderer.measure, limits.observation),
-            forker=Forker(sampler, renderer, limits, asking, spec.task.instructions),
+            forker=Forker(sampler, renderer, limits, asking, asked(spec, environment)),
             context=resumed.context,
             step=welcome.next_step,
             tries=_owed(welcome),
         ),
         resumed,
     )
+
+
+def asked(spec: RolloutSpec, environment: Environment) -> str:
+    """What the agent is asked: the task's instructions, and what its open world adds to them."""
+    return "\n\n".join(part for part in (spec.task.instructions, environment.brief) if part)
 
 
 def _renderer(
@@ -210,7 +215,7 @@ async def _new_head(
     window: int | None,
 ) -> Head:
     system = system_prompt(task)
-    message = disarm(task_message(spec.task.instructions, task)).text
+    message = disarm(task_message(asked(spec, environment), task)).text
     tools = environment.tools
     long = renderer.measure.count(schemas(tools))
     short = window is not None and long > window // SHORT_TOOLS_SHARE

@@ -41,8 +41,9 @@ class Budgets:
         self.budget = task.budget
         self.clock = clock
         self.scores = scores
-        self.has_evaluator = bool(task.evaluate.command)
-        self._reserve = min(task.evaluate.seconds, self.budget.active_seconds / 2)
+        self.has_evaluator = task.scored
+        evaluator = task.evaluate.seconds if task.evaluate.command else 0.0
+        self._reserve = min(evaluator, self.budget.active_seconds / 2)
 
     @property
     def evaluations_left(self) -> int:

@@ -15,8 +15,11 @@ _HARMLESS = frozenset({EVALUATION, "finish", "think", "sleep"})
 
 
 def finish_accepted(results: Sequence[Result]) -> bool:
-    """Whether the agent's `finish` was accepted in this step."""
-    return any(one.kind == "finish" and one.success for one in results)
+    """Whether the agent's `finish`, or a call that ends its world, was accepted in this step."""
+    return any(
+        one.success and (one.kind == "finish" or one.fields.get("finished") is True)
+        for one in results
+    )
 
 
 def ended(

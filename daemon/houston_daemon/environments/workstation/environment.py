@@ -38,6 +38,8 @@ _LONGEST_ERROR = 500
 class Workstation:
     """Terminals, files, an evaluator and patience, for one rollout. See `protocol.Environment`."""
 
+    brief = ""
+
     def __init__(
         self,
         task: Task,

@@ -271,6 +271,8 @@ class Scored(Observation, frozen=True, kw_only=True):
     """Submissions left after it."""
     detail: str = ""
     """The evaluator's last words on stderr: for people, never shown to the agent."""
+    finished: bool = False
+    """Whether it ends the rollout; named here so that no metric can say so."""
 
     def fields(self) -> dict[str, Any]:
         """Metrics stand beside the score; a metric cannot take the name of a field."""
