@@ -41,6 +41,8 @@ class HomeLock:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._fd = -1
+        self.died: Owner | None = None
+        """Who held it last and died: its name was still there when it was taken."""
 
     def take(self, owner: Owner, effect: str = NOT_STARTED) -> Owner | None:
         """Hold the home and return None, or return who holds it. Raises HoustonError.
@@ -57,10 +59,13 @@ class HomeLock:
             os.close(fd)
             return other
         try:
+            before = _content(fd)
+            self.died = before if before.pid else None
             os.fchmod(fd, 0o644)  # members of the group look here; the folder keeps others out
             said = msgspec.json.encode(owner) + b"\n"
             os.pwrite(fd, said, 0)  # first: on a full disk there is the last owner's block
             os.ftruncate(fd, len(said))
+            os.fsync(fd)  # after a power cut it tells the next daemon that this one died
         except OSError as problem:
             os.close(fd)
             raise unusable(self._home, problem, effect) from None

@@ -7,6 +7,7 @@ kind of a later version still shows.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from houston_shared.clock import iso
 from houston_shared.store import journal
 from houston_shared.store.journal import Event
 from houston_shared.store.plan import Plan
@@ -109,6 +110,17 @@ def _spec(fields: Fields) -> str:
     return f"queued: task {fields.get('task', {}).get('name')} on {fields.get('engine')}"
 
 
+def _daemon(fields: Fields) -> str:
+    said = f"started, epoch {fields.get('epoch')}, {fields.get('version')}"
+    if fields.get("configuration"):
+        said += f", configuration {fields['configuration']}"
+    if died := fields.get("died"):
+        said += f"; the one before (pid {died['pid']}, since {died['since']}) had died"
+        if died.get("last_sign"):
+            said += f", its last sign was at {iso(died['last_sign'])}"
+    return said
+
+
 def _bookmark(fields: Fields) -> str:
     return "mark removed" if fields.get("remove") else f"marked: {fields.get('note', '')}"
 
@@ -136,10 +148,7 @@ _TELLERS: dict[str, Callable[[Fields], str]] = {
     "guidance": lambda fields: f"[{fields.get('mode')}] {fields.get('text', '')}",
     "edit": lambda fields: f"{fields.get('id')} is now: {fields.get('text', '')}",
     "withdraw": lambda fields: f"{fields.get('id')} taken back",
-    "daemon": lambda fields: (
-        f"started, epoch {fields.get('epoch')}, {fields.get('version')}"
-        + (f", configuration {fields['configuration']}" if fields.get("configuration") else "")
-    ),
+    "daemon": _daemon,
     "stop": lambda fields: "asked the daemon to stop" + ", engines go on" * _keeps(fields),
     "refused": _refused,
     "erased": lambda fields: (

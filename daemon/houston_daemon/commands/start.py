@@ -29,11 +29,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 
 
 def say(launched: Launched, loaded: Loaded) -> None:
-    """One line about the daemon that now runs."""
+    """The daemon that now runs, and how the one before it ended where it died."""
     if launched.since:
         out.line(f"already running (pid {launched.pid}, since {launched.since})")
     else:
         out.line(f"running on {loaded.home.path} (pid {launched.pid})")
+        if launched.before:
+            out.line(f"  {launched.before}")
         if said := warning(loaded):
             out.note(f"warning: {said}")
     if loaded.home.run.parent != loaded.home.path:

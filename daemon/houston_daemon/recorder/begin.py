@@ -18,36 +18,37 @@ from houston_daemon.recorder.workers import Workers
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
-from houston_shared.store.bodies import DaemonStarted
+from houston_shared.store.bodies import DaemonDied, DaemonStarted
 
 _REFUSED = (sqlite3.Error, OSError, UnicodeDecodeError)
 """How a database or a disk says no; SQLite's words about damage may quote the damage."""
 
 
-def begin(home: Home, configuration: str = "") -> tuple[Store, int]:
+def begin(home: Home, configuration: str = "", died: DaemonDied | None = None) -> tuple[Store, int]:
     """Open the home for writing; returns the store and its epoch. Raises HoustonError.
 
-    configuration: fingerprint of what the daemon runs with, for the audit.
+    configuration: fingerprint of what the daemon runs with; died: the daemon before it. Both for
+    the audit.
     """
     try:
-        return _begin(home, configuration)
+        return _begin(home, configuration, died)
     except _REFUSED as problem:
         if not is_full(problem, home.path) or not ballast.release(home):
             raise _unusable(home, problem) from problem
     try:
-        return _begin(home, configuration)
+        return _begin(home, configuration, died)
     except _REFUSED as problem:
         raise _unusable(home, problem) from problem
 
 
-def _begin(home: Home, configuration: str) -> tuple[Store, int]:
+def _begin(home: Home, configuration: str, died: DaemonDied | None) -> tuple[Store, int]:
     point("recorder.open.before")
     connection = open_writer(home)
     try:
         store = Store(home, connection, Journal(connection), Workers())
         if not home.head_file.exists():  # a new home: from now on a missing one is noticed
             head_file.write(home, store.journal.seq, store.journal.chain)
-        epoch = _raise_epoch(store, configuration)
+        epoch = _raise_epoch(store, configuration, died)
         erasing.finish(store)
         return store, epoch
     except BaseException:
@@ -55,7 +56,7 @@ def _begin(home: Home, configuration: str) -> tuple[Store, int]:
         raise
 
 
-def _raise_epoch(store: Store, configuration: str) -> int:
+def _raise_epoch(store: Store, configuration: str, died: DaemonDied | None) -> int:
     connection = store.connection
     connection.execute("BEGIN IMMEDIATE")
     row = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
@@ -66,6 +67,7 @@ def _raise_epoch(store: Store, configuration: str) -> int:
         version=version("houston-agents"),
         configuration=configuration,
         uid=os.geteuid(),
+        died=died,
     )
     store.journal.append(Key(), "daemon", started)
     assignments.settle(store)

@@ -27,6 +27,7 @@ from houston_shared.config import Configuration, fingerprint
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.secret_values import redact, redact_all
+from houston_shared.store.bodies import DaemonDied
 from houston_shared.wire import Status
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -36,14 +37,20 @@ T = TypeVar("T")
 class Recorder:
     """Implements `protocol.RecorderHandle`."""
 
-    def __init__(self, home: Home, config: Configuration, tell: Tell) -> None:
-        """tell: called from the recorder's thread; must not block. Nothing is opened yet."""
+    def __init__(
+        self, home: Home, config: Configuration, tell: Tell, died: DaemonDied | None = None
+    ) -> None:
+        """tell: called from the recorder's thread; must not block. Nothing is opened yet.
+
+        died: the daemon before this one, where it did not come to its own end.
+        """
         self.epoch = 0
         self._home = home
         self._group = config.daemon.group
         self._roles = config.roles
         self._fingerprint = fingerprint(config)
         self._tell = tell
+        self._died = died
         self._calls: deque[FromSupervisor] = deque()
         self._guard = threading.Lock()
         self._ready: Future[Loop] = Future()
@@ -171,7 +178,7 @@ class Recorder:
     def _open(self) -> Loop:
         folders.prepare(self._home, self._group)
         identities = Identities(self._group, self._roles)
-        store, self.epoch = begin(self._home, self._fingerprint)
+        store, self.epoch = begin(self._home, self._fingerprint, self._died)
         loop = Loop(store, identities, self.epoch, self._tell, self._calls)
         try:
             loop.open(self._group)

@@ -30,6 +30,8 @@ class Launched:
     pid: int
     since: str
     """Empty when it was started just now."""
+    before: str = ""
+    """What is known of the daemon before, where it died and this one was started just now."""
 
 
 def already(loaded: Loaded) -> Launched | None:
@@ -87,7 +89,7 @@ def _launch(loaded: Loaded) -> Launched | None:
         return _running(loaded, report.running)
     if not report.ready:
         raise report.problem()
-    return Launched(process.pid, "")
+    return Launched(process.pid, "", report.before)
 
 
 def _spawn(loaded: Loaded, ready_fd: int) -> "subprocess.Popen[bytes]":

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
-from houston_daemon.service import ready
+from houston_daemon.service import crash, ready
 from houston_daemon.service.births import SILENT_SECONDS, Births
 from houston_daemon.service.descriptors import raise_descriptors
 from houston_daemon.service.engine_server import servers
@@ -35,6 +35,7 @@ from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
 from houston_shared.secret_values import install
+from houston_shared.store.bodies import DaemonDied
 
 WORKER = "houston_daemon.rollout.worker"
 WORKERS = {"recorded": "houston_daemon.demo.playback"}
@@ -70,6 +71,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
     faulthandler.enable()  # a watchdog's ABRT, or a crash, says where every thread stood
     raise_descriptors()
     lock = HomeLock(loaded.home)
+    sign = crash.last_sign(loaded.home)
     code = 0
     try:
         log = _prepare(loaded, foreground)
@@ -86,7 +88,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
             return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
         point("supervisor.lock.after")
         settle(loaded.home, loaded.config.daemon.group)
-        code = _run(loaded, log, ready_fd)
+        code = _run(loaded, log, ready_fd, crash.died(lock.died, sign))
         return code
     except HoustonError as problem:
         LOGGER.error("not started: %s", problem)
@@ -115,14 +117,14 @@ def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
     return log
 
 
-def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
+def _run(loaded: Loaded, log: LogFile, ready_fd: int | None, died: DaemonDied | None) -> int:
     from houston_daemon.recorder.service import Recorder
 
     inbox = Inbox()
     forcing = Forcing(inbox.put, forced_seconds(loaded))
     forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     figures = Figures(loaded)
-    recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put)
+    recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put, died)
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
     extend_timeout(OPENING_SECONDS)
     point("supervisor.recorder.before")
@@ -130,7 +132,7 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None) -> int:
     figures.start(recorder)
     supervisor, births, engines = _crew(loaded, recorder, inbox, log, forcing)
     point("supervisor.ready.before")
-    ready.say(ready_fd, ready.Report(ready=True))
+    ready.say(ready_fd, ready.Report(ready=True, before=crash.told(died, loaded.home)))
     point("supervisor.ready.after")
     notify("READY=1")
     LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)

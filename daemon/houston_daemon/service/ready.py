@@ -20,6 +20,8 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     ready: bool = False
     running: Owner | None = None
     """Somebody else holds the home."""
+    before: str = ""
+    """What is known of the daemon before, where it died."""
     cause: str = ""
     effect: str = ""
     next: str = ""

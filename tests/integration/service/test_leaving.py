@@ -11,6 +11,7 @@ import pytest
 from tests.support.busy import HUNG, LEAVING, frozen, left
 from tests.support.station import Station, alive
 
+SLEEPS = [{"thought": "", "calls": [{"name": "sleep", "arguments": {"sleep_time": 600}}]}]
 BOUND = 25
 """Seconds that only bound a hanging test; bench/leaving.py has the figures."""
 
@@ -84,6 +85,29 @@ def test_what_died_is_told_from_what_was_stopped(station: Station) -> None:
     station.start()
     station.stop()
     assert lsb() == (3, "stopped")
+
+
+def test_a_start_says_that_the_daemon_before_died(station: Station) -> None:
+    """In its output, in the log and in the audit; once, and not after a clean stop."""
+    assert "did not come" not in station.run("daemon", "start").stdout
+    (rollout,) = station.rollout(station.task(sandbox="none"), station.script(SLEEPS))
+    station.until(lambda: station.show(rollout)["state"] == "running")
+    dead = station.pid
+    station.kill_daemon()
+    for start, told in (("after a kill", True), ("after a stop", False)):
+        said = station.run("daemon", "start").stdout
+        assert ("did not come to its own end" in said) == told, start
+        if told:
+            assert f"(pid {dead}, since " in said
+            assert "1 rollout goes on" in said
+            assert said.splitlines()[1].strip() in (station.home / "logs/daemon.log").read_text()
+        station.stop()
+    starts = [line["text"] for line in station.json("log", "--audit") if line["did"] == "daemon"]
+    assert [f"the one before (pid {dead}, since " in text for text in starts] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def owner(station: Station) -> int:
