@@ -84,8 +84,8 @@ class Environment(Protocol):
     async def open(self, begun: bool = False) -> None:
         """Make the world, or find it again after a restart.
 
-        begun: the rollout has steps in this world already. Raises HoustonError when the world is
-        gone or cannot be made; `hosts.errors.HeldElsewhere` while another home drives it.
+        begun: the rollout has steps in this world already. Raises HoustonError when the world
+        cannot be made; `hosts.errors.NeedsPerson` when it is gone, or another home drives it.
         """
         ...
 

@@ -5,7 +5,35 @@ from pathlib import Path
 from houston_shared.errors import ExitCode, HoustonError
 
 
-class HeldElsewhere(HoustonError):
+class NeedsPerson(HoustonError):
+    """Only a person can help, on the host: until then the rollout is paused, never failed."""
+
+
+class WorkspaceGone(NeedsPerson):
+    """The rollout has worked in a workspace that is not here (any more)."""
+
+    def __init__(self, workspace: Path) -> None:
+        folder = workspace.parent
+        super().__init__(
+            f"The workspace {workspace} is gone; it was there when this rollout last ran.",
+            "It waits: a fresh copy would not hold the agent's work.",
+            f"Put {folder} back (a restored home: copy it from the machine before), then: houston"
+            f" rollout resume {folder.name}; or give it up: houston rollout cancel {folder.name}",
+        )
+
+
+class NoRoot(NeedsPerson):
+    """What rollouts own cannot be kept where this one was started to keep it."""
+
+    def __init__(self, folder: Path, problem: OSError) -> None:
+        super().__init__(
+            f"The folder {folder} cannot be made: {problem.strerror}.",
+            "It waits: a rollout keeps what it owns where it was started to keep it.",
+            f"Make it, for the daemon's user, then: houston rollout resume {folder.name}",
+        )
+
+
+class HeldElsewhere(NeedsPerson):
     """Another home drives the rollout's folder, or another worker of this one."""
 
     def __init__(self, note: Path, home: str, running: bool) -> None:

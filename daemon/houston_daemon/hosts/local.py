@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.hosts import holding, processes
-from houston_daemon.hosts.errors import TerminalMissing
+from houston_daemon.hosts.errors import NoRoot, TerminalMissing, WorkspaceGone
 from houston_daemon.hosts.guard import cgroups
 from houston_daemon.hosts.guard.guard import Guard
 from houston_daemon.hosts.limits import Hit, Limits
@@ -101,11 +101,16 @@ class LocalHost:
         """Make the rollout's folders; copy `source` into the workspace the first time only.
 
         begun: the rollout has steps already, so there must be a workspace.
-        Raises HoustonError when the sandbox does not work here, `source` cannot be copied, or the
-        workspace was made once and is gone; HeldElsewhere when another home drives it.
+        Raises HoustonError when the sandbox does not work here or `source` cannot be copied, and
+        NeedsPerson when the workspace was made once and is gone, or another home drives it.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
+        if begun and not self.workspace.exists():
+            raise WorkspaceGone(self.workspace)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as problem:
+            raise NoRoot(self.folder, problem) from problem
         await asyncio.to_thread(self._tenancy.take)
         await asyncio.to_thread(copying.make, source, self.workspace, self._note, begun)
         for path in (self.sandbox.home, self.sandbox.temporary, self._terminals_folder):

@@ -13,7 +13,7 @@ from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment
-from houston_daemon.hosts.errors import HeldElsewhere
+from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor
 from houston_daemon.rollout.budgets import Budgets, Scores
@@ -91,15 +91,15 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
 
 
 async def opened(environment: Environment, line: Line, begun: bool) -> None:
-    """Open the rollout's world; while another home drives it, pause until a person resumes.
+    """Open the rollout's world; where only a person can help, pause until one resumes.
 
     begun: the rollout has steps in it already. Raises Leaving, and HoustonError as `open` does.
     """
     while True:
         try:
             return await environment.open(begun=begun)
-        except HeldElsewhere as held:
-            await line.store(wire.Moved, state="paused", by="host", reason=str(held))
+        except NeedsPerson as problem:
+            await line.store(wire.Moved, state="paused", by="host", reason=str(problem))
         await line.safe_point()
 
 

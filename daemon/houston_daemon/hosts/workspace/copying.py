@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from houston_daemon.hosts import sparse_copy
+from houston_daemon.hosts.errors import WorkspaceGone
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
@@ -32,21 +33,17 @@ def make(source: Path | None, workspace: Path, note: Path, begun: bool) -> None:
     note: the file that says that the workspace was made, by its mark; written here.
     begun: the caller knows that the rollout has steps already.
     Pipes, sockets and devices of `source` are left out; the log names them.
-    Raises HoustonError when the workspace is gone, or `source` cannot be copied.
+    Raises WorkspaceGone, and HoustonError when `source` cannot be copied.
     """
     if not workspace.exists():
         if begun or note.exists():
-            raise HoustonError(
-                f"The workspace {workspace} is gone; it was there when this rollout last ran.",
-                "The rollout cannot go on: a fresh copy would not hold the agent's work.",
-                "Look for what removed it, and start the task again: houston rollout start",
-            )
+            raise WorkspaceGone(workspace)
         if source is None:
             workspace.mkdir(parents=True)
         else:
             _refuse_around(source, workspace)
             _copy_whole(source, workspace)
-    if not note.exists():
+    if not mark_of(note):  # none, or a power cut left it empty
         point("worker.workspace.placed")
         note.parent.mkdir(parents=True, exist_ok=True)
         beside = note.with_name(f"{note.name}.new")

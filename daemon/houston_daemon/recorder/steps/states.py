@@ -19,7 +19,7 @@ ENGINE = "engine"
 REPAIR = "repair"
 """Owner of a pause because what is stored of the rollout is, or was, damaged."""
 HOST = "host"
-"""Owner of a pause because another home drives the rollout's folder."""
+"""Owner of a pause because another home drives the rollout's folder, or it is not there."""
 RESTORE = "restore"
 """Owner of a pause because the home was made out of a backup: the one before may still run."""
 FOR_PEOPLE = frozenset({REPAIR, HOST, RESTORE})
