@@ -11,11 +11,12 @@ import msgspec
 from houston_console.headless import full_disk, options
 from houston_console.headless.page import GAP, Page, Span, span
 from houston_console.headless.spoken import cut, duration, score, standing
-from houston_shared import lock, out
+from houston_shared import out
+from houston_shared.clock import iso
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutState
-from houston_shared.store import views
+from houston_shared.store import last_known, views
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
@@ -38,10 +39,11 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """List them."""
     with Reader(loaded.home) as reader:
         found = reader.run(rollouts.all_rollouts(arguments.task, arguments.state))
+        stood = last_known.as_of(reader)
     found = full_disk.as_it_is(found, loaded.home)
     if arguments.json:
         for one in found:
-            out.json_line(views.rollout(one))
+            out.json_line({**views.rollout(one), "as_of": stood and iso(stood)})
     elif found:
         titles = ("rollout", "task", "steps#", "best#", "active#", "doing", "state")
         page = Page()
@@ -50,7 +52,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         page.table(
             titles, [(*row, _state(one, room)) for row, one in zip(rows, found, strict=True)]
         )
-        _say_if_down(loaded)
+        if stood:
+            out.note(last_known.sentence(stood))
     elif arguments.task or arguments.state:
         out.note("There is no such rollout.\n  next: houston rollout list")
     else:
@@ -82,9 +85,3 @@ def _room(page: Page, titles: Sequence[str], rows: list[tuple[Span, ...]]) -> in
         return None
     taken = sum(width + GAP for width in page.widths(titles[:-1], rows))
     return shutil.get_terminal_size().columns - taken
-
-
-def _say_if_down(loaded: Loaded) -> None:
-    """To a person at a terminal only: what reads this in a script asks `daemon status`."""
-    if sys.stderr.isatty() and lock.holder(loaded.home) is None:
-        out.note("the daemon is down: this is how things stood")

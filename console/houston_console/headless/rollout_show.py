@@ -10,10 +10,10 @@ from houston_console.headless import full_disk, options
 from houston_console.headless.page import Page, span
 from houston_console.headless.spoken import duration, score, standing
 from houston_shared import out
-from houston_shared.clock import local
+from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
-from houston_shared.store import views
+from houston_shared.store import last_known, views
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import archived, aside, guidance, progress, rollouts, world
 from houston_shared.store.queries.rollouts import Rollout
@@ -31,11 +31,15 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Show it."""
     with Reader(loaded.home) as reader:
         one, facts, scores = reader.run(_read(arguments.rollout))
+        stood = last_known.as_of(reader)
     (one,) = full_disk.as_it_is([one], loaded.home)
     if arguments.json:
-        out.json_line({**views.rollout(one), **facts, "scores": _scores(scores)})
+        line = {**views.rollout(one), **facts, "scores": _scores(scores)}
+        out.json_line({**line, "as_of": stood and iso(stood)})
         return int(ExitCode.DONE)
     _show(Page(), one, facts, scores)
+    if stood:
+        out.note(last_known.sentence(stood))
     return int(ExitCode.DONE)
 
 

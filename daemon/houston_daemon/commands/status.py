@@ -11,11 +11,13 @@ import msgspec
 
 from houston_daemon.service.log import last_line
 from houston_shared import out
+from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, Frozen, HoustonError, NoAnswer
 from houston_shared.lock import Owner, holder, left_behind
 from houston_shared.standing import stands
+from houston_shared.store import last_known
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Waiting
 from houston_shared.store.reader import Reader
@@ -54,13 +56,26 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 def _not_running(arguments: argparse.Namespace, loaded: Loaded, stopped: DaemonNotRunning) -> int:
     died = left_behind(loaded.home)
     said = last_line(loaded.home.logs / "daemon.log") if died else ""
+    stood = _stood(loaded)
     if arguments.json:
-        out.json_line(_down("dead" if died else "stopped", loaded, said))
+        down = _down("dead" if died else "stopped", loaded, said)
+        out.json_line({**down, "as_of": stood and iso(stood)})
     else:
         out.error(_death(died, said) if died else stopped)
+        if stood:
+            out.note(f"  rollouts stand as at {local(stood)}: houston rollout list")
     if arguments.lsb:
         return LSB_DEAD if died else LSB_STOPPED
     return int(ExitCode.DAEMON_NOT_RUNNING)
+
+
+def _stood(loaded: Loaded) -> int | None:
+    """When the newest event was stored, UTC microseconds; None where that cannot be read."""
+    try:
+        with Reader(loaded.home) as reader:
+            return last_known.as_of(reader)
+    except HoustonError:
+        return None  # whoever asks for rollouts is told why; here only the daemon is asked for
 
 
 def _silent(arguments: argparse.Namespace, loaded: Loaded, silent: NoAnswer) -> int:

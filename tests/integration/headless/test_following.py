@@ -164,11 +164,23 @@ def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -
     environment = {**desk.environment, "TERM": "dumb", "COLUMNS": "120"}
     up = in_a_terminal(["rollout", "list"], environment)
     assert max(map(len, up.splitlines())) <= 120
-    assert "down" not in up
+    assert "No daemon runs" not in up
     desk.let_go()
     down = in_a_terminal(["rollout", "list"], environment)
-    assert down.endswith("the daemon is down: this is how things stood\r\n")
-    assert "daemon is down" not in in_a_terminal(["rollout", "list", "--json"], environment)
+    assert down.endswith("; next: houston daemon start\r\n")
+    assert "\r\nNo daemon runs: this is the state of " in down
+    for words in (["rollout", "list"], ["rollout", "show", worker.rollout]):
+        (event,) = desk.json("tail", "-n", "1")
+        told = desk.run(*words)
+        assert told.stderr.startswith("No daemon runs: this is the state of "), words
+        (line,) = desk.json(*words)
+        assert line["as_of"] >= event["at"], "the newest event, whatever its kind"
+        desk.hold()
+        assert desk.json(*words)[0]["as_of"] is None, words
+        assert desk.run(*words).stderr == ""
+        desk.let_go()
+    assert json.loads(desk.run("daemon", "status", "--json").stdout)["as_of"] == line["as_of"]
+    assert "rollouts stand as at " in desk.run("daemon", "status").stderr
 
 
 def in_a_terminal(words: list[str], environment: dict[str, str]) -> str:
