@@ -8,10 +8,9 @@ left.
 """
 
 import asyncio
-import contextlib
+import logging
 import re
 import secrets
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import holding, processes
+from houston_daemon.hosts import emptying, holding, processes
 from houston_daemon.hosts.errors import NoRoot, TerminalMissing, WorkspaceGone
 from houston_daemon.hosts.guard import cgroups
 from houston_daemon.hosts.guard.guard import Guard
@@ -39,6 +38,8 @@ from houston_daemon.hosts.workspace import copying, tenancy
 from houston_daemon.hosts.workspace.tenancy import Tenancy
 from houston_shared.errors import HoustonError
 from houston_shared.terminal_folder import rollout_folder, socket_note, terminals_folder
+
+log = logging.getLogger(__name__)
 
 _UNLIMITED = Limits(processes=0)
 _CROWD = 256
@@ -318,5 +319,8 @@ class LocalHost:
 
 
 def _remove(folder: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder)
+    """Remove what an evaluator left; its result counts even where something would not go."""
+    try:
+        emptying.remove(folder)
+    except OSError:
+        log.exception("%s could not be removed", folder)

@@ -23,6 +23,7 @@ class ProcessKey:
 
 
 NOBODY = ProcessKey(0, 0)
+_SHORTEST_TOKEN = 16
 MARK = "HOUSTON_ROLLOUT"
 """Environment variable of everything that runs for a rollout."""
 
@@ -107,7 +108,10 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def end_marked(token: str) -> None:
-    """Kill what carries `token` until nothing does: one that was forking may leave a child."""
+    """Kill what carries `token` until nothing does: one that was forking may leave a child.
+
+    Raises ValueError for a token that is too short to be one: every process would carry it.
+    """
     for _ in range(20):
         if not kill_marked(token):
             return
@@ -118,7 +122,10 @@ def kill_marked(token: str) -> int:
     """Kill every process whose environment carries `token`; returns how many there were.
 
     Finds what left its process group and session, which no group signal reaches.
+    Raises ValueError for a token that is too short to be one: every process would carry it.
     """
+    if len(token) < _SHORTEST_TOKEN:
+        raise ValueError(f"{token!r} names no process")
     needle = token.encode()
     killed = 0
     for name in os.listdir("/proc"):  # noqa: PTH208

@@ -148,10 +148,10 @@ class Groups:
 
 
 def find(note: Path) -> Groups | None:
-    """The groups that a note names; None without a note."""
+    """The groups that a note names; None without a note, or where a power cut left half of it."""
     try:
         noted = msgspec.json.decode(note.read_bytes(), type=Noted)
-    except FileNotFoundError:
+    except (FileNotFoundError, msgspec.DecodeError):
         return None
     return Groups(note, noted)
 

@@ -85,7 +85,7 @@ class Guard:
             await asyncio.sleep(_EVERY)
             try:
                 await asyncio.to_thread(self.tick)
-            except OSError:
+            except Exception:  # a watch that ends leaves the rollout without limits
                 log.exception("the limits could not be looked at")
 
     def hits(self) -> list[Hit]:
@@ -113,7 +113,10 @@ class Guard:
             if now == told:
                 return
             noted.told_processes, noted.told_memory = now.processes, now.memory
-            self.groups.save()
+            try:
+                self.groups.save()
+            except OSError:  # a full disk; after a restart the agent may hear of it again
+                log.exception("what was told could not be noted")
         if now.processes > told.processes:
             self._tell("processes", f"{self._refused_words()}.", again=False)
         if now.memory > told.memory:

@@ -37,7 +37,8 @@ def by_sandbox(pids: Iterable[int]) -> dict[str, Used]:
         try:
             space = space_of(pid)
             pages = Path(f"/proc/{pid}/statm").read_text().split()
-            tasks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[17])
+            # The name in it may be any bytes.
+            tasks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[17])
         except OSError:
             continue
         used = found.setdefault(space, Used())

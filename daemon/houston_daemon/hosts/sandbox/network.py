@@ -58,7 +58,7 @@ def _known(note: Path) -> _Held | None:
     """The holder that was noted, if it still is that process and in that network."""
     try:
         held = msgspec.json.decode(note.read_bytes(), type=_Held)
-    except FileNotFoundError:
+    except (FileNotFoundError, msgspec.DecodeError):  # none, or cut off by a power cut
         return None
     alive = processes.is_alive(held.holder) and _space(held.holder.pid) == held.space
     return held if alive else None

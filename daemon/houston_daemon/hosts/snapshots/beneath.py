@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from houston_daemon.hosts import emptying
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -76,11 +78,13 @@ class Beneath:
             return
         inner = os.open(name, _FOLDER, dir_fd=folder)
         try:
-            names = os.listdir(inner)  # noqa: PTH208
+            emptying.empty(inner)
         finally:
             os.close(inner)
-        for below in names:
-            self.remove(f"{path}/{below}")
+        os.rmdir(name, dir_fd=folder)
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder in which nothing is."""
         folder, name = self._enter(path)
         os.rmdir(name, dir_fd=folder)
 

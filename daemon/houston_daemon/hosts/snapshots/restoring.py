@@ -59,7 +59,7 @@ def restore(
         for path in about.empty:
             folder.remove_unless_folder(path)
             folder.make_folder(path)
-    _drop_empty(into, about)
+        _drop_empty(folder, into, about)
     return [shown(path) for path in lost]
 
 
@@ -105,11 +105,11 @@ def _bring_back(folder: Beneath, path: str, recorded: Beside, large: Path) -> bo
     return True
 
 
-def _drop_empty(into: Path, about: About) -> None:
+def _drop_empty(folder: Beneath, into: Path, about: About) -> None:
     """Remove folders that the removals left empty; those the snapshot had empty stay."""
     kept = set(about.empty)
-    for place, _, _ in os.walk(into, topdown=False):
-        path = os.path.relpath(place, into)
-        if path != "." and path not in kept:
-            with contextlib.suppress(OSError):  # not empty, or gone
-                os.rmdir(place)  # noqa: PTH106
+    for path in scan(into).empty:
+        with contextlib.suppress(OSError):  # not empty, or gone
+            while path and path not in kept:
+                folder.remove_empty(path)
+                path = path.rpartition("/")[0]

@@ -13,6 +13,10 @@ FileMark = tuple[int, int, int, int, int]
 """mode, size in bytes, mtime and ctime in ns, inode: equal marks mean an untouched file."""
 
 
+DEEPEST = 200
+"""Folders within folders; what lies deeper is named and not recorded."""
+
+
 @dataclass(slots=True)
 class Scan:
     """Paths are relative to the workspace, with `/`."""
@@ -37,6 +41,9 @@ def scan(root: Path) -> Scan:
 
 
 def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
+    if folder.count("/") >= DEEPEST:
+        found.skipped[folder] = "nested too deeply"
+        return
     prefix = f"{folder}/" if folder else ""
     files = found.files
     nothing = True

@@ -98,7 +98,8 @@ async def end_marked(folder: Path, token: str = "") -> None:
             token = (folder / "token").read_text()
         except FileNotFoundError:
             return
-    await asyncio.to_thread(processes.end_marked, token)
+    if token:  # a power cut can leave the file empty; what it named has ended then
+        await asyncio.to_thread(processes.end_marked, token)
 
 
 def exit_code(folder: Path) -> int | None:

@@ -51,12 +51,12 @@ class TerminalState(msgspec.Struct):
 
 
 def load(folder: Path) -> TerminalState | None:
-    """The state in a terminal's folder; None where there is none."""
+    """The state in a terminal's folder; None where there is none, or a power cut left half."""
     try:
         data = (folder / "state.json").read_bytes()
-    except FileNotFoundError:
+        return msgspec.json.decode(data, type=TerminalState)
+    except (FileNotFoundError, msgspec.DecodeError):
         return None
-    return msgspec.json.decode(data, type=TerminalState)
 
 
 def save(folder: Path, state: TerminalState) -> None:

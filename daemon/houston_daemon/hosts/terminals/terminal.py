@@ -15,6 +15,7 @@ input is the terminal). A terminal outlives this process; its folder holds what 
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import signal
 import struct
@@ -39,6 +40,8 @@ _SPARE_BYTES = 200_000_000
 """Of the disk, which no log takes."""
 _SLICE = 1 << 22
 _OVERLAP = 256
+_CODE = re.compile(rb"[0-9]{1,3}")
+_NO_CODE = 255
 
 
 class LocalTerminal:
@@ -78,15 +81,22 @@ class LocalTerminal:
             state.exit_code = state.started_at = None
             state.sent_at = self._scanned = self.log.size()
             self.log.secret = nonces
-            self._save()
-            point("worker.command.noted")
-            lines = marks.command_lines(nonces, command, self._command_path, state.tty)
-            if not starting.write_lines(self.folder, lines):
-                state.running = False
+            try:
                 self._save()
-                raise TerminalDead(self.name, "its shell no longer reads")
+                point("worker.command.noted")
+                self._hand_over(nonces, command)
+            except BaseException:  # such as a full disk: nothing was started
+                state.running = False
+                raise
             point("worker.command.handed")
             return await self._started()
+
+    def _hand_over(self, nonces: Nonces, command: str) -> None:
+        lines = marks.command_lines(nonces, command, self._command_path, self.state.tty)
+        if not starting.write_lines(self.folder, lines):
+            self.state.running = False
+            self._save()
+            raise TerminalDead(self.name, "its shell no longer reads")
 
     async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
         """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
@@ -233,17 +243,18 @@ class LocalTerminal:
         nonces = self.state.nonces
         if nonces is None:
             return
+        seen = False
         if self.state.started_at is None:
             mark = marks.start_mark(nonces)
             at = data.find(mark)
             if at >= 0:
-                self.state.started_at = start + at + len(mark)
-                self._save()
+                self.state.started_at, seen = start + at + len(mark), True
         _, found, rest = data.partition(marks.end_mark(nonces))
         code, closed, _ = rest.partition(b"\x07")
         if found and closed:
-            self.state.exit_code = int(code)
+            self.state.exit_code, seen = _exit_code(code), True
             self.state.running = False
+        if seen:  # once, after both: a full disk must not hide the end behind the start
             self._save()
 
     async def _has_ended(self) -> None:
@@ -345,6 +356,11 @@ class LocalTerminal:
 
     def _save(self) -> None:
         state_file.save(self.folder, self.state)
+
+
+def _exit_code(said: bytes) -> int:
+    """What the shell says a command ended with; the agent can make it say anything."""
+    return int(said) if _CODE.fullmatch(said) and int(said) <= _NO_CODE else _NO_CODE
 
 
 async def _sleep(seconds: float, stop: asyncio.Event) -> None:

@@ -1,0 +1,149 @@
+"""What an agent may name, nest or set, and what a power cut leaves, ends neither watch nor host."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.hosts import emptying
+from houston_daemon.hosts.guard import disk_use, usage
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from tests.support.small_disk import fill, mounted
+
+from .conftest import MakeHost, finish
+
+EMPTY_TOKEN = """
+import asyncio, pathlib, subprocess, sys
+from houston_daemon.hosts.terminals import starting
+
+folder = pathlib.Path(sys.argv[1])
+(folder / "token").write_text("")
+bystander = subprocess.Popen(["sleep", "60"])
+asyncio.run(starting.end_marked(folder))
+sys.exit(0 if bystander.poll() is None else 3)
+"""
+
+
+def test_a_token_that_a_power_cut_emptied_ends_nobody(tmp_path: Path) -> None:
+    """In a pid namespace of its own: with the fault, everything of this user would end."""
+    alone = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"]
+    command = [*alone, sys.executable, "-c", EMPTY_TOKEN, str(tmp_path)]
+    done = subprocess.run(command, timeout=30, check=False)
+    assert done.returncode == 0
+
+
+def test_a_process_whose_name_is_no_text_is_counted_like_others(tmp_path: Path) -> None:
+    program = os.fsencode(tmp_path) + b"/\xff\xfe) 1 2"
+    shutil.copy(shutil.which("sleep") or "", program)
+    with subprocess.Popen([program, "60"]) as process:
+        try:
+            found = usage.by_sandbox([process.pid])
+        finally:
+            process.kill()
+    assert [used.pids for used in found.values()] == [[process.pid]]
+
+
+CODES = {
+    "a word": "abc",
+    "a number that nothing stores": "9" * 40,
+    "digits without end": "1" * 5000,
+    "below nothing": "-1",
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+async def test_an_exit_code_that_the_shell_was_made_to_say_ends_the_command(
+    name: str, terminal: LocalTerminal
+) -> None:
+    await finish(terminal, f"readonly __houston_code={CODES[name]}")
+    status, _ = await finish(terminal, "true")
+    assert status.exit_code == 255
+
+
+def nest(folder: Path, depth: int, name: str) -> None:
+    """A file of 1 MB below `depth` folders, however long its path becomes."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    file = os.open("deep", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=here)
+    os.write(file, b"x" * 1_000_000)
+    os.close(file)
+    os.close(here)
+
+
+DEPTHS = {
+    "more folders than calls may nest": (1100, "d"),
+    "a path beyond PATH_MAX": (40, "d" * 200),
+}
+
+
+@pytest.mark.parametrize("name", DEPTHS)
+async def test_a_deep_folder_is_counted_recorded_and_removed(
+    name: str, make_host: MakeHost
+) -> None:
+    host = make_host()
+    await host.prepare(None)
+    try:
+        nest(host.workspace, *DEPTHS[name])
+        (host.workspace / "plain").write_text("seen")
+        assert disk_use.held([host.workspace]) > 1_000_000
+        taken = await host.snapshots.take("deep")
+        assert "plain" in [file.path for file in taken.files]
+        assert await host.snapshots.restore(taken.commit, host.folder / "again")
+        assert (host.folder / "again" / "plain").read_text() == "seen"
+        code = "import os\nfor _ in range(1100):\n os.mkdir('d'); os.chdir('d')"
+        done = await host.spawn(["python3", "-c", code], seconds=30, writable=False)
+        assert done.exit_code == 0
+        assert not list((host.folder / "private").glob("scratch-*"))
+    finally:
+        emptying.remove(host.workspace)  # nothing else could
+    assert not host.workspace.exists()
+
+
+NOTES = {
+    "of a terminal": "rollouts/r1/terminals/main/state.json",
+    "of the groups": "limits/r1.json",
+    "of the network": "limits/r1.network",
+    "of the workspace": "prepared/r1",
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+async def test_a_note_that_a_power_cut_emptied_is_as_none(name: str, make_host: MakeHost) -> None:
+    first = make_host()
+    await first.prepare(None)
+    await first.terminal("main", create=True)
+    await first.close()
+    note = first.folder.parents[1] / NOTES[name]
+    note.write_bytes(b"")
+    again = make_host()
+    await again.prepare(None, begun=True)
+    terminal = await again.terminal("main", create=True)
+    assert (await finish(terminal, "echo here"))[1] == ["here"]
+    await again.destroy_terminals()
+    assert not note.exists() or note.read_bytes()
+
+
+async def test_a_full_disk_leaves_no_terminal_busy_for_ever(tmp_path: Path) -> None:
+    with mounted(tmp_path, 300):
+        host = LocalHost(tmp_path, "r1", sandbox="none", network=False, hidden=())
+        try:
+            await host.prepare(None)
+            terminal = await host.terminal("main", create=True)
+            await finish(terminal, "true")
+            filler = fill(tmp_path)
+            os.truncate(filler, filler.stat().st_size - 3 * 4096)  # for the command, no more
+            with pytest.raises(OSError, match="No space"):
+                await terminal.run("echo " + "x" * 10_000)
+            filler.unlink()
+            assert (await finish(terminal, "echo again"))[1] == ["again"]
+        finally:
+            await host.destroy_terminals()
+            await host.close()
