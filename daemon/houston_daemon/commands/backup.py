@@ -8,6 +8,7 @@ from houston_daemon.recorder.upkeep.backup import Manifest
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
+from houston_shared.home import Home
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,34 +32,56 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Make, list or restore; raises HoustonError."""
     if arguments.list:
-        backups.look(arguments.to or loaded.home.backups)
-        found = backup.listed(loaded.home, arguments.to)
-        if not found and not arguments.json:
-            out.note("There is no backup. next: houston backup")
-        for path in places.left(arguments.to or loaded.home.backups, backup.UNFINISHED):
-            out.note(f"{path} was cut short; the next backup there removes it.")
-        for one in found:
-            _say(one, arguments.json, _row(one))
-        return int(ExitCode.DONE)
-    if arguments.restore:
-        one, paused = backup.restore(backups.one(loaded.home, arguments.restore), loaded.home)
-        said = f"{loaded.home.path} is as it was at {one.at}, to event {one.seq}."
-        _say(one, arguments.json, f"{said} next: houston daemon start --home {loaded.home.path}")
-        if paused:
-            out.note(
-                f"{', '.join(paused)}: paused by restore, because {one.home} may still run them;"
-                " cancel them there first. next: houston rollout resume R"
-                f" --home {loaded.home.path}"
-            )
-        return int(ExitCode.DONE)
+        _list(arguments, loaded.home)
+    elif arguments.restore:
+        _restore(arguments, loaded.home)
+    else:
+        _make(arguments, loaded)
+    return int(ExitCode.DONE)
+
+
+def _list(arguments: argparse.Namespace, home: Home) -> None:
+    folder = arguments.to or home.backups
+    backups.look(folder)
+    found = backup.listed(home, arguments.to)
+    if not found and not arguments.json:
+        out.note("There is no backup. next: houston backup")
+    for path in places.left(folder, backup.UNFINISHED):
+        out.note(f"{path} was cut short; the next backup there removes it.")
+    for name in backup.rotten(folder):
+        out.note(_rotten(folder / name))
+    for one in found:
+        _say(one, arguments.json, _row(one))
+
+
+def _restore(arguments: argparse.Namespace, home: Home) -> None:
+    one, paused = backup.restore(backups.one(home, arguments.restore), home)
+    said = f"{home.path} is as it was at {one.at}, to event {one.seq}."
+    _say(one, arguments.json, f"{said} next: houston daemon start --home {home.path}")
+    if paused:
+        out.note(
+            f"{', '.join(paused)}: paused by restore, because {one.home} may still run them; cancel"
+            f" them there first. next: houston rollout resume R --home {home.path}"
+        )
+        out.note("What each one lacks on this machine: houston rollout list")
+
+
+def _make(arguments: argparse.Namespace, loaded: Loaded) -> None:
     parent = arguments.to.absolute() if arguments.to else loaded.home.backups
     made = backup.make(loaded.home, parent, arguments.periodic)
     place = parent / made.name
     _say(made, arguments.json, f"{place}: event {made.seq}, {made.bytes / 1e6:.1f} MB, checked.")
-    if arguments.periodic:
-        for name in backup.prune(parent, made, loaded.config.backup.keep):
-            out.note(f"removed the old backup {name}")
-    return int(ExitCode.DONE)
+    if not arguments.periodic:
+        return
+    pruned = backup.prune(parent, made, loaded.config.backup.keep)
+    for name in pruned.removed:
+        out.note(f"removed the old backup {name}")
+    for name in pruned.rotten:
+        out.note(_rotten(parent / name))
+
+
+def _rotten(folder: Path) -> str:
+    return f"{folder} is no backup any more: its files have changed since it was made. Remove it."
 
 
 def _say(one: Manifest, as_json: bool, text: str) -> None:

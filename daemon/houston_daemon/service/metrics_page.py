@@ -91,6 +91,8 @@ def _running(status: Status) -> Iterator[str]:
     yield _figure("engine_up", "gauge", "Whether an engine answers.", up, "engine")
     restarts = _floats(status.restarts)
     yield _figure("restarts_total", "counter", f"Started again, {START}.", restarts, "part")
+    bad = float("backup" in status.troubles)
+    yield _figure("backup_trouble", "gauge", "Whether one failed, rotted, or is late.", bad)
     yield _figure("troubles", "gauge", "Troubles that `daemon status` names.", len(status.troubles))
 
 

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 
-from houston_daemon.recorder.upkeep.backup import newest
+from houston_daemon.recorder.upkeep.backup import newest, rotten
 from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
 
 LOGGER = logging.getLogger("houston.backup")
 NICE = 15
@@ -35,6 +36,8 @@ class Nightly:
         self._first = self._not_before = time.monotonic() + FIRST_SECONDS
         self._seen = -1e9
         self._failed = ""
+        self._rotten: list[str] = []
+        """Backups that are no longer what was backed up, until somebody removes them."""
         self.newest: tuple[float, int] | None = None
         """When the newest backup was made (POSIX time) and to which event."""
 
@@ -49,11 +52,14 @@ class Nightly:
                 self._begin(now)
 
     def troubles(self, now: float) -> dict[str, str]:
-        """What a person must know: the last backup failed, or the newest is too old."""
+        """What a person must know: the last backup failed, one rotted, or the newest is too old."""
         if self._failed:
             wait = max(0.0, self._not_before - now) / 60
             again = "tried again now" if self._child else f"tried again in {wait:.0f} min"
             return {"backup": f"{self._failed}; {again}; see houston daemon logs"}
+        if self._rotten:
+            names = ", ".join(self._rotten)
+            return {"backup": f"changed since they were made, and of no use: {names}; remove them"}
         if self.newest and now >= self._first and self._late(OVERDUE):
             hours = self._loaded.config.backup.every_hours
             old = (time.time() - self.newest[0]) / 3_600
@@ -73,7 +79,8 @@ class Nightly:
             return
         self._seen = now
         before, self.newest = self.newest, newest(self._loaded.home)
-        if before != self.newest:
+        self._rotten = rotten(self._loaded.home.backups)
+        if self.newest and (before is None or before < self.newest):  # not when one was removed
             self._failed = ""
 
     def stop(self) -> None:
@@ -109,7 +116,8 @@ class Nightly:
         self._child = None
         if code:
             self._not_before = now + RETRY_SECONDS
-            self._failed = f"the last one failed (exit code {code})"
+            why = ": the home is not sound, houston verify" if code == ExitCode.DAMAGED else ""
+            self._failed = f"the last one failed (exit code {code}{why})"
             LOGGER.error("the backup failed (exit code %s); tried again in an hour", code)
         else:
             self._seen = -1e9

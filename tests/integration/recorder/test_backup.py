@@ -180,7 +180,7 @@ def test_only_old_backups_of_the_series_are_removed(tmp_path: Path) -> None:
     series = [backup.make(home, periodic=True)]
     own = backup.make(home)
     series += [backup.make(home, periodic=True) for _ in range(2)]
-    assert backup.prune(home.backups, series[-1], 2) == [series[0].name]
+    assert backup.prune(home.backups, series[-1], 2).removed == [series[0].name]
     assert [one.name for one in backup.listed(home)] == [
         own.name, series[1].name, series[2].name,
     ]  # fmt: skip
@@ -189,7 +189,8 @@ def test_only_old_backups_of_the_series_are_removed(tmp_path: Path) -> None:
     age = backup.age_seconds(home)
     assert age is not None
     assert 0 <= age < 3_600
-    assert backup.prune(home.backups, series[1], 1) == [series[2].name], "the one just made stays"
+    left = backup.prune(home.backups, series[1], 1).removed
+    assert left == [series[2].name], "the one just made stays"
 
 
 def test_a_wrong_backup_is_refused_before_anything_is_done(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,8 @@ from houston_shared.store import blobs, schema
 LEFT_ALONE = ("houston.toml", "logs", "backups", "archives", "damaged", "service.env")
 """What may lie in a home that is restored: no part of its store."""
 
+ROTTEN = "manifest.rotten"
+"""What the manifest is called once the backup was found changed: it is none any more."""
 UNFINISHED = ".20??????T??????.???Z.new"
 """Names of half backups."""
 
@@ -105,22 +108,58 @@ def read(folder: Path) -> Manifest:
         ) from None
 
 
-def prune(folder: Path, made: Manifest, keep: int) -> list[str]:
-    """Remove old backups of `folder` that are of the same series as `made`; names of those removed.
+class Pruned(NamedTuple):
+    """What became of a series of backups; names of their folders."""
+
+    removed: list[str]
+    rotten: list[str]
+    """No longer what was backed up; they are none any more, and a person may remove them."""
+
+
+def prune(folder: Path, made: Manifest, keep: int) -> Pruned:
+    """Remove old backups of `folder` that are of the same series as `made`.
 
     Of the series (periodic, of one home) `made` and the newest others are left, `keep` in all; what
-    a person made stays. Newest by event: the clock may have been set back since.
+    a person made stays. Only those count that still are what was backed up: a good one never goes
+    for a bad one. Newest by event: the clock may have been set back since.
     """
     series = [
-        (one.seq, one.name)
+        (one.seq, one.name, one)
         for one in listed(Home(folder), folder)
         if one.periodic and one.home == made.home and one.name != made.name
     ]
-    old = [name for _, name in sorted(series)[: max(0, len(series) - keep + 1)]]
-    for name in old:
-        (folder / name / damage.MANIFEST).unlink()  # half a backup must never look whole
-        shutil.rmtree(folder / name, ignore_errors=True)
-    return old
+    left, done = keep - 1, Pruned([], [])
+    for _, name, one in sorted(series, key=lambda found: found[:2], reverse=True):
+        if left <= 0:
+            # Half a backup must never look whole.
+            (folder / name / damage.MANIFEST).unlink()
+            shutil.rmtree(folder / name, ignore_errors=True)
+            done.removed.append(name)
+        elif _changed(folder / name, one):
+            (folder / name / damage.MANIFEST).rename(folder / name / ROTTEN)
+            done.rotten.append(name)
+        else:
+            left -= 1
+    return done
+
+
+def rotten(folder: Path) -> list[str]:
+    """Backups in `folder` that were found to be no longer what was backed up."""
+    return sorted(path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN}"))
+
+
+def _changed(folder: Path, manifest: Manifest) -> str:
+    """The first file of a backup that is not as it was made; empty where all are."""
+    blobs_there = sorted(Home(folder).blobs.glob("*/*.zst"))
+    files = [(folder / name, digest) for name, digest in manifest.files.items()]
+    files += [(path, path.stem) for path in blobs_there]
+    for path, digest in files:
+        try:
+            if copying.sha256(path) != digest:
+                return str(path)
+        except OSError:
+            return str(path)
+    return "" if len(blobs_there) == manifest.blobs else str(Home(folder).blobs)
 
 
 def restore(folder: Path, home: Home) -> tuple[Manifest, list[str]]:
@@ -136,15 +175,15 @@ def restore(folder: Path, home: Home) -> tuple[Manifest, list[str]]:
             "Nothing was restored.",
             "Move it away, or name an empty folder with --home.",
         )
+    if wrong := _changed(folder, manifest):
+        raise HoustonError(
+            f"{wrong} is not the file that was backed up.",
+            "Nothing was restored.",
+            "Restore another backup: houston backup --list",
+            ExitCode.DAMAGED,
+        )
     source = Home(folder)
-    for name, digest in manifest.files.items():
-        if copying.sha256(folder / name) != digest:
-            raise HoustonError(
-                f"{folder / name} is not the file that was backed up.",
-                "Nothing was restored.",
-                "Restore another backup: houston backup --list",
-                ExitCode.DAMAGED,
-            )
+    for name in manifest.files:
         if name != "houston.toml" or not home.configuration.exists():
             copying.file(folder / name, home.path / name)
     home.blobs.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,124 @@
+"""Building the index of a corpus once, for every rollout of the host.
+
+One SQLite file per content under `<host root>/retrieval/corpora`: texts, and their terms in FTS5.
+Built beside its name and renamed when whole; workers that want the same one wait for each other by
+a lock of the kernel's, which a killed worker gives back. Memory does not grow with the corpus.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from houston_daemon.environments.retrieval.documents import Document, documents
+from houston_daemon.environments.retrieval.identity import Cancelled, content_key
+from houston_daemon.environments.retrieval.terms import indexed
+from houston_shared.errors import HoustonError
+
+_BATCH = 500
+_LOOK_SECONDS = 0.1
+_TABLES = """
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, url TEXT NOT NULL,
+    characters INTEGER NOT NULL, text BLOB NOT NULL  -- UTF-8, zlib
+);
+CREATE VIRTUAL TABLE terms USING
+    fts5(title, text, content='', tokenize='porter unicode61 remove_diacritics 2');
+CREATE TABLE facts (documents INTEGER NOT NULL, left_out INTEGER NOT NULL);
+"""
+
+
+def ensure_index(source: Path, root: Path, cancelled: Callable[[], bool]) -> Path:
+    """The index of the corpus at `source`, built where there is none yet.
+
+    It takes minutes for millions of documents, and blocks. root: `<host root>/retrieval`.
+    Raises HoustonError when the corpus cannot be read or the index cannot be written, and
+    Cancelled when `cancelled()` comes true.
+    """
+    folder = root / "corpora"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = content_key(source, folder, cancelled)
+        index = folder / f"{key}.db"
+        if index.is_file():
+            return index
+        with _turn(folder / f"{key}.lock", cancelled):
+            if not index.is_file():
+                _build(source, index, cancelled)
+        return index
+    except (OSError, sqlite3.Error) as problem:
+        raise HoustonError(
+            f"The corpus {source.name} cannot be indexed: {_words(problem)}.",
+            "Searches in it have no results.",
+            f"Check `search.corpus`, and the space below {root}.",
+        ) from None
+
+
+def _words(problem: Exception) -> str:
+    return (problem.strerror or "") if isinstance(problem, OSError) else str(problem)
+
+
+@contextlib.contextmanager
+def _turn(lock: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Hold the lock; the file stays, so that everybody always locks the same one."""
+    with lock.open("wb") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if cancelled():
+                    raise Cancelled from None
+                time.sleep(_LOOK_SECONDS)
+        yield
+
+
+def _build(source: Path, index: Path, cancelled: Callable[[], bool]) -> None:
+    beside = index.with_suffix(".new")
+    beside.unlink(missing_ok=True)  # of a worker that was killed
+    try:
+        with contextlib.closing(sqlite3.connect(beside, isolation_level=None)) as database:
+            database.executescript(
+                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -32768;"
+                f"{_TABLES} BEGIN;"
+            )
+            _fill(database, source, cancelled)
+            database.execute("COMMIT")
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    beside.replace(index)
+
+
+def _fill(database: sqlite3.Connection, source: Path, cancelled: Callable[[], bool]) -> None:
+    found, count, left_out = documents(source), 0, 0
+    while batch := list(islice(found, _BATCH)):
+        if cancelled():
+            raise Cancelled
+        for document in batch:
+            if document is not None and _add(database, count + 1, document):
+                count += 1
+            else:
+                left_out += 1
+    database.execute("INSERT INTO facts VALUES (?, ?)", (count, left_out))
+
+
+def _add(database: sqlite3.Connection, number: int, document: Document) -> bool:
+    """Whether the document was taken; a second one of the same name is not."""
+    text = zlib.compress(document.text.encode(), 1)
+    row = (number, document.id, document.title, document.url, len(document.text), text)
+    done = database.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?, ?, ?)", row)
+    if not done.rowcount:
+        return False
+    database.execute(
+        "INSERT INTO terms (rowid, title, text) VALUES (?, ?, ?)",
+        (number, indexed(document.title), indexed(document.text)),
+    )
+    return True

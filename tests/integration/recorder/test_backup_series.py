@@ -1,0 +1,85 @@
+"""The daemon's own backups: a good one never goes for a bad one, and what went wrong is said."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.recorder.upkeep import backup
+from houston_daemon.service import nightly
+from houston_daemon.service.metrics_page import page
+from houston_daemon.service.metrics_totals import Totals
+from houston_shared.config import load
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.wire import Status
+from tests.support.full_home import change, fill, flip
+from tests.support.recorder_client import Station, until
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    station = Station(tmp_path / "home").start()
+    fill(station)
+    station.stop()
+    return station.home
+
+
+def names(home: Home) -> list[str]:
+    return [one.name for one in backup.listed(home)]
+
+
+def _bit(folder: Path) -> None:
+    flip(folder / "houston.db", 20_000, 3)
+
+
+def _blob(folder: Path) -> None:
+    next(folder.rglob("*.zst")).unlink()
+
+
+ROTS = {"a bit of its database": _bit, "a blob of it": _blob}
+
+
+@pytest.mark.parametrize("case", ROTS)
+def test_one_that_rotted_counts_for_nothing_and_no_good_one_goes_for_it(
+    home: Home, case: str
+) -> None:
+    good, bad = (backup.make(home, periodic=True).name for _ in range(2))
+    ROTS[case](home.backups / bad)
+    made = backup.make(home, periodic=True)
+    assert backup.prune(home.backups, made, 2) == ([], [bad])
+    assert names(home) == [good, made.name]
+    assert backup.rotten(home.backups) == [bad]
+    again = backup.make(home, periodic=True)
+    assert backup.prune(home.backups, again, 2) == ([good], [])
+    with pytest.raises(HoustonError, match="is no backup"):
+        backup.restore(home.backups / bad, Home(home.path.with_name("new")))
+
+
+def test_a_damaged_home_keeps_its_good_backup_and_says_so_until_one_succeeds(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = backup.make(home, periodic=True).name
+    change(home, "UPDATE events SET body = x'00' WHERE seq = 5")
+    monkeypatch.setattr(nightly, "FIRST_SECONDS", 0.0)
+    environment = {"HOUSTON__BACKUP__EVERY_HOURS": "0.000001", "HOUSTON__BACKUP__KEEP": "1"}
+    child, now = nightly.Nightly(load(str(home.path), environment=environment)), 1e9
+
+    def look() -> dict[str, str]:
+        nonlocal now
+        child.look(now)
+        now += 10
+        return child.troubles(now)
+
+    assert until(lambda: "exit code 65: the home is not sound" in look().get("backup", ""), 60)
+    child.stop()
+    assert names(home) == [good]
+    assert "\nhouston_backup_trouble 1.0\n" in figures(home, {"backup": "the last one failed"})
+    assert "\nhouston_backup_trouble 0.0\n" in figures(home, {"engine far": "gone"})
+
+
+def figures(home: Home, troubles: dict[str, str]) -> str:
+    status = Status(
+        pid=1, state="running", uptime=1.0, epoch=1, version="1", home=str(home.path), rollouts={},
+        troubles=troubles,
+    )  # fmt: skip
+    return page(status, Totals(home.database), home)
