@@ -1,6 +1,7 @@
 """Snapshots: every file of the workspace, what changed, and back again; nothing is ever locked."""
 
 import asyncio
+import hashlib
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pygit2
 import pytest
 
 from houston_daemon.hosts.snapshots.shadow import LARGE, ShadowRepository
@@ -424,3 +426,46 @@ async def test_the_loop_goes_on_while_a_snapshot_is_taken(
     await shadow.take("first")
     beating.cancel()
     assert beats > 10
+
+
+CUTS = {
+    "the newest commit is empty": lambda shadow, commit: _object(shadow, commit),
+    "its tree is empty": lambda shadow, commit: _object(
+        shadow, shadow_repo(shadow)[commit].tree_id
+    ),
+    "a file's content is empty": lambda shadow, _: _object(shadow, _blob(b"kept\n")),
+    "a large copy is cut": lambda shadow, _: next((shadow.folder / "large").iterdir()),
+}
+
+
+def shadow_repo(shadow: ShadowRepository) -> pygit2.Repository:
+    return pygit2.Repository(str(shadow.folder))
+
+
+def _blob(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _object(shadow: ShadowRepository, oid: object) -> Path:
+    return shadow.folder / "objects" / str(oid)[:2] / str(oid)[2:]
+
+
+@pytest.mark.parametrize("name", CUTS)
+async def test_after_a_power_cut_the_next_snapshot_is_whole(
+    name: str, shadow: ShadowRepository, workspace: Path, tmp_path: Path
+) -> None:
+    (workspace / "kept").write_text("kept\n")
+    with (workspace / "large").open("wb") as file:
+        file.truncate(LARGE + 1)
+    taken = await shadow.take("before", mark=True)
+    await shadow.close()
+    broken = CUTS[name](shadow, taken.commit)
+    broken.chmod(0o600)
+    os.truncate(broken, 0)
+    (shadow.folder / "boot").write_text("of an earlier start of the machine")
+    again = ShadowRepository(workspace, shadow.folder)
+    taken = await again.take("after", mark=True)
+    assert await again.restore(taken.commit, tmp_path / "restored") == []
+    assert (tmp_path / "restored" / "kept").read_text() == "kept\n"
+    assert (tmp_path / "restored" / "large").stat().st_size == LARGE + 1
+    await again.close()

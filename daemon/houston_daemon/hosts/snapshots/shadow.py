@@ -8,6 +8,7 @@ these names). The work runs in a thread of its own; one call at a time, others w
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import stat
@@ -21,7 +22,7 @@ import msgspec
 import pygit2
 
 from houston_daemon.hosts.protocol import Snapshot
-from houston_daemon.hosts.snapshots import diffs, large_files, manifest, restoring, trees
+from houston_daemon.hosts.snapshots import diffs, large_files, manifest, power_cut, restoring, trees
 from houston_daemon.hosts.snapshots.beneath import Beneath
 from houston_daemon.hosts.snapshots.diffs import Side
 from houston_daemon.hosts.snapshots.loose_objects import write_blob
@@ -29,6 +30,8 @@ from houston_daemon.hosts.snapshots.scanning import FileMark, Scan, scan
 from houston_daemon.hosts.snapshots.trees import About, Beside, TreeFile
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
+
+log = logging.getLogger(__name__)
 
 LARGE = 16 * 1024 * 1024
 """Bytes from which a file is recorded by size and time."""
@@ -150,7 +153,7 @@ class ShadowRepository:
     def _store_large(self, workspace: Beneath, seen: Scan, about: About) -> None:
         copies = large_files.Copies(workspace, self.folder / "large", self._most_copied)
         for path, recorded in sorted(about.beside.items()):
-            if not recorded.stored:
+            if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
                 name, why_not = copies.store(path, seen.files[path])
                 kind = recorded.why.partition("; ")[0]
                 why = f"{kind}; not kept: {why_not}" if why_not else kind
@@ -210,16 +213,25 @@ class ShadowRepository:
         _ignore_settings()
         if not (self.folder / "HEAD").exists():
             _make_repository(self.folder)
+        power_cut.settle(self.folder, self.folder / "manifest")
         repo = pygit2.Repository(str(self.folder))
         with contextlib.suppress(FileNotFoundError):
             self._head = (self.folder / _HEAD).read_text().strip()
         if self._head:
-            commit = repo[self._head]
-            self._files = dict(trees.walk(trees.files_of(commit)))
-            self._about = trees.about_of(commit)
+            self._recall(repo)
         self._known = manifest.load(self.folder / "manifest", self._files)
         self._repo = repo
         return repo
+
+    def _recall(self, repo: pygit2.Repository) -> None:
+        """Read the last snapshot; one that a power cut has damaged is followed by a whole one."""
+        try:
+            commit = repo[self._head]
+            self._files = dict(trees.walk(trees.files_of(commit)))
+            self._about = trees.about_of(commit)
+        except (KeyError, ValueError, pygit2.GitError):
+            log.exception("snapshot %s of %s is damaged", self._head, self.folder)
+            self._head, self._files, self._about = "", {}, About()
 
     def _save_manifest(self) -> None:
         if self._unsaved:
