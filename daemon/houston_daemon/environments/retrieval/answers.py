@@ -8,14 +8,16 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from houston_daemon.environments.retrieval.protocol import Hit
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 _WAIT_SECONDS = 5.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -44,23 +46,22 @@ class Answers:
 
     def find(self, provider: str, query: str, top_k: int) -> list[Hit] | None:
         """The kept answer to a question, if there is one that is young enough."""
-        if not self._seconds:
-            return None
-        with self._usable() as database:
+
+        def found(database: sqlite3.Connection) -> list[Hit] | None:
             row = database.execute(
                 "SELECT hits FROM answers"
                 " WHERE provider = ? AND query = ? AND top_k = ? AND at BETWEEN ? AND ?",
                 (provider, query, top_k, time.time() - self._seconds, time.time()),
             ).fetchone()
             return msgspec.msgpack.decode(row[0], type=list[Hit]) if row else None
-        return None
+
+        return self._with(found)
 
     def keep(self, provider: str, query: str, top_k: int, hits: list[Hit]) -> None:
         """Keep an answer; what is too old goes, then the oldest until the size is right."""
-        if not self._seconds:
-            return
         data = msgspec.msgpack.encode(hits)
-        with self._usable() as database, database:
+
+        def kept(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             key = (provider, query, top_k)
             database.execute(
@@ -75,16 +76,21 @@ class Answers:
                     "DELETE FROM answers WHERE at <= (SELECT max(at) FROM"
                     " (SELECT at FROM answers ORDER BY at LIMIT 20))"
                 )
+            database.execute("COMMIT")
 
-    @contextlib.contextmanager
-    def _usable(self) -> Iterator[sqlite3.Connection]:
-        """A connection; a failure of the file is logged and ends the block."""
+        self._with(kept)
+
+    def _with(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What `work` returns; None where answers are not kept or the file fails, which is said."""
+        if not self._seconds:
+            return None
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(self._opened()) as database:
-                yield database
+                return work(database)
         except (sqlite3.Error, OSError, msgspec.MsgspecError) as problem:
             log.warning("the kept answers in %s are not used: %s", self._file, problem)
+            return None
 
     def _opened(self) -> sqlite3.Connection:
         try:

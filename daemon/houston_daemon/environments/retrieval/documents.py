@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from houston_daemon.environments.retrieval.html_text import read_html
 
@@ -30,17 +30,24 @@ class Document:
 
 
 def files(source: Path) -> list[Path]:
-    """The corpus's files in a fixed order; no link is followed, hidden names are left out."""
+    """The corpus's files in a fixed order; no link is followed, hidden names are left out.
+
+    Raises OSError when it is not there or a folder may not be read.
+    """
     if source.is_file():
         return [source]
     found = []
-    for folder, folders, names in os.walk(source):
+    for folder, folders, names in os.walk(source, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(folder, name)
             if not name.startswith(".") and name.lower().endswith(SUFFIXES):
                 found += [path] if not path.is_symlink() and path.is_file() else []
     return sorted(found)
+
+
+def _unreadable(problem: OSError) -> NoReturn:
+    raise problem
 
 
 def documents(source: Path) -> Iterator[Document | None]:
