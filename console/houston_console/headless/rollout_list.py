@@ -17,7 +17,7 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutState
 from houston_shared.store import last_known, views
-from houston_shared.store.queries import rollouts
+from houston_shared.store.queries import archived, rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
 
@@ -39,19 +39,20 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """List them."""
     with Reader(loaded.home) as reader:
         found = reader.run(rollouts.all_rollouts(arguments.task, arguments.state))
+        archives = reader.run(archived.all_places()) if found else {}
         stood = last_known.as_of(reader)
     found = full_disk.as_it_is(found, loaded.home)
     if arguments.json:
         for one in found:
-            out.json_line({**views.rollout(one), "as_of": stood and iso(stood)})
+            archive = {"archive": archives[one.id]} if one.id in archives else {}
+            out.json_line({**views.rollout(one), **archive, "as_of": stood and iso(stood)})
     elif found:
         titles = ("rollout", "task", "steps#", "best#", "active#", "doing", "state")
         page = Page()
         rows = [_row(one) for one in found]
         room = _room(page, titles, rows)
-        page.table(
-            titles, [(*row, _state(one, room)) for row, one in zip(rows, found, strict=True)]
-        )
+        states = [_state(one, room, one.id in archives) for one in found]
+        page.table(titles, [(*row, state) for row, state in zip(rows, states, strict=True)])
         if stood:
             out.note(last_known.sentence(stood))
     elif arguments.task or arguments.state:
@@ -72,11 +73,11 @@ def _row(one: Rollout) -> tuple[Span, ...]:
     )
 
 
-def _state(one: Rollout, room: int | None) -> Span:
+def _state(one: Rollout, room: int | None, archived: bool) -> Span:
     """How it stands; on a terminal all of it fits the line, elsewhere the reason is short."""
     if room is None:
         one = msgspec.structs.replace(one, reason=cut(one.reason, REASON))
-    return standing(one, room)
+    return standing(one, room, archived)
 
 
 def _room(page: Page, titles: Sequence[str], rows: list[tuple[Span, ...]]) -> int | None:

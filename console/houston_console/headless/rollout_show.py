@@ -99,7 +99,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         + ("" if each.state == "scored" else " (no score, no submission used)")
         for each in scores
     )
-    page.line(span(one.id, "name"), "  ", standing(one))
+    page.line(span(one.id, "name"), "  ", standing(one, archived=bool(facts["archive"])))
     lines = {
         "task": one.task,
         "engine": " ".join(filter(None, (one.engine, one.policy))),

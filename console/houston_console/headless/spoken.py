@@ -26,8 +26,8 @@ def score(value: float | None) -> str:
     return "–" if value is None else f"{value:g}"
 
 
-def standing(one: Rollout, room: int | None = None) -> Span:
-    """A rollout's state, who owns its pause, and whether it runs without a sandbox.
+def standing(one: Rollout, room: int | None = None, archived: bool = False) -> Span:
+    """A rollout's state, who owns its pause, and whether it ran without a sandbox or is archived.
 
     room: characters that it should fit; the reason is cut to that, the rest is always said.
     """
@@ -39,6 +39,7 @@ def standing(one: Rollout, room: int | None = None) -> Span:
     if one.cancelling and one.state not in ENDED:
         said += f", being cancelled by {one.cancelling}"
     mark = " [no sandbox]" if one.sandbox == "none" else ""
+    mark += " [archived]" if archived else ""
     if one.reason:
         left = (
             None if room is None else max(LEAST_REASON, room - len(said) - len(" ()") - len(mark))

@@ -2,7 +2,7 @@
 
 JSON Lines under zstd. The first line is the `Manifest`; then each event with its columns (bytes in
 base64, large bodies whole); the last line holds the SHA-256 of all lines before it. Erasing what
-was archived is `erasure`'s.
+was archived is `erasure`'s, reading it as a home `archive_reading`'s.
 """
 
 import base64
@@ -62,7 +62,7 @@ def write(home: Home, rollout: str, to: Path | None = None) -> tuple[Path, Manif
 
 
 def read(path: Path) -> Manifest:
-    """An archive's manifest, after every byte of it was checked; raises HoustonError."""
+    """An archive's manifest, after every byte of it was checked; raises HoustonError (65)."""
     try:
         lines = _unpacked(path)
         manifest = msgspec.json.decode(next(lines), type=Manifest)
@@ -79,6 +79,16 @@ def read(path: Path) -> Manifest:
     except (OSError, zstandard.ZstdError, msgspec.MsgspecError, StopIteration) as problem:
         raise _damaged(path, str(problem) or "it is empty") from None
     raise _damaged(path, "its end is missing or wrong")
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of an archive that was checked (`read`), in order; bytes are base64."""
+    lines = _unpacked(path)
+    next(lines)
+    for line in lines:
+        event = msgspec.json.decode(line)
+        if "sha256" not in event:
+            yield event
 
 
 def _packed(home: Home, rollout: str) -> bytes:
@@ -145,7 +155,7 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 def _damaged(path: Path, why: str) -> HoustonError:
     return HoustonError(
         f"The archive {path} cannot be read back: {why}.",
-        "Nothing was erased.",
-        "houston verify, then archive again",
+        "Nothing was done.",
+        "Take another copy of it; texts that are still in the home can be archived again.",
         ExitCode.DAMAGED,
     )

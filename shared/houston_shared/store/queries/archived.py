@@ -13,6 +13,16 @@ def place(rollout: str) -> Plan[str]:
     return next((one.archive for one in told if one.archive and not one.more), "")
 
 
+def all_places() -> Plan[dict[str, str]]:
+    """The files of all rollouts that were archived to the end, by rollout."""
+    rows = yield Ask(
+        f"SELECT rollout, body FROM events WHERE {ASIDE} AND kind = 'erased' AND rollout <> ''"
+        " AND body IS NOT NULL ORDER BY seq"
+    )
+    told = ((rollout, msgspec.msgpack.decode(body, type=Erased)) for rollout, body in rows)
+    return {rollout: one.archive for rollout, one in told if one.archive and not one.more}
+
+
 def begun(rollout: str) -> Plan[str]:
     """The newest file of the rollout for which texts were taken out, also where some remain."""
     told = yield from _told(rollout)
@@ -32,4 +42,7 @@ def _told(rollout: str) -> Plan[list[Erased]]:
 def sentence(rollout: str) -> Plan[str]:
     """What is said where texts of an archived rollout would stand; empty for all others."""
     where = yield from place(rollout)
-    return f"{rollout} was archived: its texts are in {where}." if where else ""
+    if not where:
+        return ""
+    read = f"houston rollout archive --read {where}"
+    return f"{rollout} was archived: its texts are in {where}. next: {read}"

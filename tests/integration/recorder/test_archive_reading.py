@@ -1,0 +1,92 @@
+"""An archived rollout reads as it did: listed as archived, and its steps byte for byte."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.recorder.upkeep import archive_reading
+from houston_daemon.recorder.upkeep.verify_events import COLUMNS
+from houston_shared import wire
+from houston_shared.home import Home
+from tests.support.full_home import fill
+from tests.support.recorder_client import Station
+
+WAYS = {
+    "as text": (),
+    "whole": ("--full",),
+    "as JSON": ("--json",),
+    "from a step": ("--from", "2"),
+    "the newest": ("-n", "1", "--json"),
+}
+
+
+def houston(home: Home, *words: str, code: int = 0) -> bytes:
+    done = subprocess.run(
+        [sys.executable, "-m", "houston_shared.command", *words, "--home", str(home.path)],
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done
+    return done.stdout if code == 0 else done.stderr
+
+
+def events(home: Home, rollout: str) -> list[tuple[object, ...]]:
+    import sqlite3
+
+    columns = COLUMNS.replace("body, blob", "blob")
+    connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
+    try:
+        sql = f"SELECT {columns} FROM events WHERE rollout = ? AND kind <> 'erased' ORDER BY seq"
+        return connection.execute(sql, (rollout,)).fetchall()
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, str]:
+    """A rollout with something of everything, its large result in a blob; it has ended."""
+    station = Station(tmp_path_factory.mktemp("archives") / "home").start()
+    fill(station)
+    ((rollout,),) = station.query("SELECT id FROM rollouts")
+    person = station.person()
+    person.ask(wire.Bookmark(rollout=rollout, step=2, note="later"))
+    station.stop()
+    station = Station(station.home.path).start()
+    station.person().ask(wire.Steer(rollout=rollout, action="cancel"))
+    station.stop()
+    return station.home, rollout
+
+
+def test_its_steps_are_the_same_byte_for_byte(ended: tuple[Home, str]) -> None:
+    home, rollout = ended
+    before = {way: houston(home, "steps", rollout, *words) for way, words in WAYS.items()}
+    rows = events(home, rollout)
+    assert b"a large result" in before["whole"]
+    assert b"guidance number 0" in before["as text"]
+    assert all(before.values())
+    (line,) = houston(home, "rollout", "archive", rollout, "--yes", "--json").splitlines()
+    file = json.loads(line)["archive"]
+    assert b"a large result" not in houston(home, "steps", rollout, "--full")
+
+    read = ("rollout", "archive", "--read", file)
+    after = {way: houston(home, *read, *words) for way, words in WAYS.items()}
+    assert after == before
+    with archive_reading.home_of(Path(file)) as (copy, manifest):
+        assert manifest.rollout == rollout
+        strip = [row[:7] + row[9:] for row in rows]
+        assert [row[:7] + row[9:] for row in events(copy, rollout)] == strip, "hashes and chain"
+        place = copy.path
+    assert not place.exists(), "texts of an archive are left nowhere"
+
+    assert b"[archived]" in houston(home, "rollout", "list")
+    assert b"[archived]" in houston(home, "rollout", "show", rollout)
+    (listed,) = houston(home, "rollout", "list", "--json").splitlines()
+    (shown,) = houston(home, "rollout", "show", rollout, "--json").splitlines()
+    assert json.loads(listed)["archive"] == json.loads(shown)["archive"] == file
+    data = bytearray(Path(file).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(file).write_bytes(data)
+    assert b"cannot be read" in houston(home, *read, code=65)
+    assert b"Name a rollout, or an archive" in houston(home, "rollout", "archive", code=2)
