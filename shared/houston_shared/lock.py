@@ -72,18 +72,16 @@ class HomeLock:
         self._fd = fd
         return None
 
-    def release(self, failed: bool = False) -> None:
-        """Let the home go, and leave nobody's name in it unless `failed`. Idempotent."""
-        if self._fd >= 0 and failed:
-            os.close(self._fd)
-            self._fd = -1
-        if self._fd >= 0:
-            nobody = msgspec.json.encode(Owner(pid=0, since="")) + b"\n"
-            with contextlib.suppress(OSError):  # a disk that fails: the lock decides
-                os.pwrite(self._fd, nobody, 0)  # its block stays: the next start may need it
-                os.ftruncate(self._fd, len(nobody))
-            os.close(self._fd)
-            self._fd = -1
+    def release(self, leave: Owner | None = None) -> None:
+        """Let the home go; leave: the daemon that died on it, nobody without one. Idempotent."""
+        if self._fd < 0:
+            return
+        name = msgspec.json.encode(leave or Owner(pid=0, since="")) + b"\n"
+        with contextlib.suppress(OSError):  # a disk that fails: the lock decides
+            os.pwrite(self._fd, name, 0)  # its block stays: the next start may need it
+            os.ftruncate(self._fd, len(name))
+        os.close(self._fd)
+        self._fd = -1
 
 
 def holder(home: Home) -> Owner | None:

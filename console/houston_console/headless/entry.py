@@ -116,8 +116,8 @@ def _daemon(fields: Fields) -> str:
         said += f", configuration {fields['configuration']}"
     if died := fields.get("died"):
         said += f"; the one before (pid {died['pid']}, since {died['since']}) had died"
-        if died.get("last_sign"):
-            said += f", its last sign was at {iso(died['last_sign'])}"
+        if died.get("last_stored"):
+            said += f", its newest event is of {iso(died['last_stored'])}"
     return said
 
 

@@ -1,12 +1,12 @@
 """What is known of a daemon that died on this home, said at the next start: log, command, audit.
 
-The lock kept its name, files kept the time of its last sign. It knows neither why the daemon died
+The lock kept its name, the journal the time of its last event. It knows neither why the daemon died
 nor whether everything it stored is sound: the start has checked the journal's end, `houston verify`
 checks the rest.
 """
 
 import sqlite3
-from pathlib import Path
+from contextlib import closing
 
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.progress import read_standings
@@ -16,29 +16,25 @@ from houston_shared.lock import Owner
 from houston_shared.store.bodies import DaemonDied
 
 
-def last_sign(home: Home) -> int:
-    """When a daemon last wrote into this home, UTC microseconds; 0 when none ever did.
-
-    To be asked before a new one logs its first line.
-    """
-    wal = home.database.with_name(f"{home.database.name}-wal")
-    places = (home.logs / "daemon.log", wal, home.head_file)
-    return max(map(_changed, places))
-
-
-def _changed(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns // 1000
-    except OSError:
-        return 0
-
-
-def died(owner: Owner | None, sign: int) -> DaemonDied | None:
+def died(owner: Owner | None, home: Home) -> DaemonDied | None:
     """The daemon before this one as the journal keeps it; None when it came to its own end.
 
-    owner: `HomeLock.died`; sign: see `last_sign`.
+    owner: `HomeLock.died`. To be asked before the new daemon stores anything.
     """
-    return DaemonDied(pid=owner.pid, since=owner.since, last_sign=sign) if owner else None
+    if owner is None:
+        return None
+    return DaemonDied(pid=owner.pid, since=owner.since, last_stored=_last_stored(home))
+
+
+def _last_stored(home: Home) -> int:
+    """When the newest event was stored, UTC microseconds; 0 where that cannot be read."""
+    try:
+        uri = f"{home.database.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as reader:
+            row = reader.execute("SELECT at FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    except sqlite3.Error:  # whoever opens it for writing says what is wrong with it
+        return 0
+    return int(row[0]) if row else 0
 
 
 def told(dead: DaemonDied | None, home: Home) -> str:
@@ -48,10 +44,10 @@ def told(dead: DaemonDied | None, home: Home) -> str:
     """
     if dead is None:
         return ""
+    newest = f"; the newest that it stored is of {iso(dead.last_stored)}" * bool(dead.last_stored)
     said = (
-        f"the last daemon (pid {dead.pid}, since {dead.since}) did not come to its own end; its "
-        f"last sign was at {iso(dead.last_sign)}. What it acknowledged is stored (the journal's "
-        f"end was checked); {_going_on(home)}."
+        f"the last daemon (pid {dead.pid}, since {dead.since}) did not come to its own end{newest}."
+        f" What it acknowledged is stored (the journal's end was checked); {_going_on(home)}."
     )
     LOGGER.warning("%s", said)
     return said

@@ -71,24 +71,23 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
     faulthandler.enable()  # a watchdog's ABRT, or a crash, says where every thread stood
     raise_descriptors()
     lock = HomeLock(loaded.home)
-    sign = crash.last_sign(loaded.home)
-    code = 0
+    me = Owner(
+        os.getpid(),
+        iso(now_us()),
+        fingerprint(loaded.config),
+        loaded.source,
+        os.environ.get(MARK, ""),
+    )
+    code: int | None = None
     try:
         log = _prepare(loaded, foreground)
-        me = Owner(
-            os.getpid(),
-            iso(now_us()),
-            fingerprint(loaded.config),
-            loaded.source,
-            os.environ.get(MARK, ""),
-        )
         point("supervisor.lock.before")
         if other := lock.take(me):
             ready.say(ready_fd, ready.Report(running=other))
             return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
         point("supervisor.lock.after")
         settle(loaded.home, loaded.config.daemon.group)
-        code = _run(loaded, log, ready_fd, crash.died(lock.died, sign))
+        code = _run(loaded, log, ready_fd, crash.died(lock.died, loaded.home))
         return code
     except HoustonError as problem:
         LOGGER.error("not started: %s", problem)
@@ -97,7 +96,9 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
         ready.say(ready_fd, ready.failure(problem))
         return int(problem.code)
     finally:
-        lock.release(failed=code in (RECORDER_FAILED, ExitCode.DAMAGED))
+        failed = code in (RECORDER_FAILED, ExitCode.DAMAGED)
+        # A start that came to nothing: the next one still tells of who died.
+        lock.release(me if failed else lock.died if code is None else None)
 
 
 def _prepare(loaded: Loaded, foreground: bool) -> LogFile:

@@ -26,8 +26,8 @@ class DaemonDied(Record, frozen=True):
     pid: int
     since: str
     """When it took the home, ISO 8601 in UTC."""
-    last_sign: int = 0
-    """When it last wrote a file of the home, UTC microseconds; 0 where that is not known."""
+    last_stored: int = 0
+    """When its newest event was stored, UTC microseconds; 0 where that could not be read."""
 
 
 class DaemonStarted(Record, frozen=True):
