@@ -4,7 +4,8 @@
 events (signals, ends of children, the recorder's and the engines' words) and acts on them. What a
 rollout does is the worker's business, what is stored the recorder's.
 
-Exit codes: 0 after a drain, 1 when a second signal cut it short, 70 when the recorder failed.
+Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it
+or this loop failed.
 """
 
 import signal

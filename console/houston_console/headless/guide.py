@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     with_mode: GuidanceMode = (
         "interrupt" if arguments.interrupt else "wake" if arguments.wake else "next"
     )
-    reader = Reader(loaded.home)
+    reader = Reader(loaded.home)  # not `with`, which says that there is no database yet
     rollout = asking.meant(reader, arguments.rollout)
     reader.close()
     message = Guide(

@@ -126,7 +126,7 @@ class EngineWatch:
             self._ready_since = time.monotonic()
             self._say("ready")
             return self._until_gone()
-        except HoustonError as problem:
+        except (HoustonError, OSError) as problem:  # a full disk, no more processes: tried again
             return str(problem)
 
     def _until_gone(self) -> str:

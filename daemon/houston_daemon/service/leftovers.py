@@ -47,12 +47,15 @@ class Leftovers:
         ready = {rollout for rollout in self._waiting if rollout not in live}
         if self._process is not None or not ready:
             return
-        self._waiting -= ready
         home = str(self._database.parent.resolve())
         found = sorted(r for r in ready if has_left(self._root, r, home))
-        if found:
-            LOGGER.info("ending terminals of %s", ", ".join(found))
-            self._start(found)
+        try:
+            if found:
+                self._start(found)
+        except OSError as problem:  # no more processes or descriptors: tried again
+            LOGGER.warning("terminals of %s are not ended yet: %s", ", ".join(found), problem)
+            return
+        self._waiting -= ready
 
     def ended(self) -> None:
         """Take note that the process is done."""
@@ -61,6 +64,7 @@ class Leftovers:
         self._process = None
 
     def _start(self, rollouts: list[str]) -> None:
+        LOGGER.info("ending terminals of %s", ", ".join(rollouts))
         command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
         point("supervisor.leftovers.before")
         self._process = subprocess.Popen(

@@ -79,7 +79,7 @@ def _newer(path: Path, file: BinaryIO) -> BinaryIO | None:
     mine = os.fstat(file.fileno()).st_ino
     while True:
         files = [path, *rotated(path)]
-        before = [_inode(file) for file in files]
+        before = [_inode(one) for one in files]
         place = before.index(mine) if mine in before else len(before)
         if place == 0:
             return None
@@ -94,7 +94,7 @@ def _newer(path: Path, file: BinaryIO) -> BinaryIO | None:
 
 def _inodes(path: Path) -> list[int]:
     """Inodes of the log and its rotated files, the newest first."""
-    return [_inode(file) for file in (path, *rotated(path))]
+    return [_inode(one) for one in (path, *rotated(path))]
 
 
 def _inode(file: Path) -> int:

@@ -5,12 +5,14 @@ text and asks nobody. So neither a slow reader nor a full disk reaches the super
 the recorder does not answer, `houston_recorder_up` is 0 and the figures of the database go on.
 """
 
+import contextlib
 import http.server
 import os
 import socket
 import sqlite3
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from houston_daemon.recorder.protocol import RecorderHandle
@@ -23,6 +25,8 @@ from houston_shared.home import Home
 from houston_shared.wire import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOOK_SECONDS = 0.5
+"""How long the address may be held after the end."""
 PATIENCE_SECONDS = 2.0
 """How long the recorder may take to say how it stands, and a reader to send its request."""
 
@@ -49,7 +53,7 @@ class Figures:
         """Begin, if the configuration asks for anything."""
         self._recorder = recorder
         if self._server is not None:
-            _thread("houston-metrics-http", self._server.serve_forever)
+            _thread("houston-metrics-http", partial(self._serve, self._server))
         if self._server is not None or self._file is not None:
             _thread("houston-metrics", self._run)
 
@@ -58,6 +62,13 @@ class Figures:
         self._ended.set()
         if self._server is not None:
             self._server.server_close()
+
+    def _serve(self, server: http.server.HTTPServer) -> None:
+        """Until the end; `serve_forever` would turn without rest once its socket is closed."""
+        server.timeout = LOOK_SECONDS
+        with contextlib.suppress(ValueError):  # closed between two requests
+            while not self._ended.is_set():
+                server.handle_request()
 
     def _run(self) -> None:
         while True:
