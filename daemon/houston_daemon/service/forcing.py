@@ -5,6 +5,7 @@ while the main thread waits for a lock, a disk or the recorder. So nothing in th
 for ever after it was told to end. What is acked is on disk; the next start goes on from there.
 """
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -20,8 +21,8 @@ CUT_SHORT = 1
 """Exit code of a daemon that did not come to its own end."""
 FORCED_SECONDS = 0.8
 """After a second signal the process is gone within this time, whatever hangs."""
-STOP_SECONDS = 0.7
-"""Of the time for leaving: what `daemon stop` needs to end what a daemon cut short has left."""
+STOP_SECONDS = 1.2
+"""Of the time for leaving: for `daemon stop`, which ends what a daemon cut short has left."""
 SPARE_SECONDS = 0.5
 """Between the moment by which a process means to be gone and the one at which it is cut short."""
 LEAST_SECONDS = 4.0
@@ -60,7 +61,8 @@ class Forcing:
         with self._guard:
             self._told = True
             end = self._limit(self._patience)
-        self._hear.send(b"\0")  # the thread waits with the new limit
+        with contextlib.suppress(BlockingIOError):  # a full buffer wakes it, too
+            self._hear.send(b"\0")  # the thread waits with the new limit
         return end - SPARE_SECONDS
 
     def cut_short(self) -> None:
