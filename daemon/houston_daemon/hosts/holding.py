@@ -42,7 +42,7 @@ def enclosure(groups: cgroups.Groups, limits: Limits, root: Path) -> Enclosure:
     if not all(door.exists() for door in groups.doors):
         groups.limit(limits)
     tasks = 0 if groups.doors else limits.processes
-    return Enclosure(tuple(groups.doors), limits.file, _filter_file(root), tasks)
+    return Enclosure(tuple(groups.doors), limits.file, _filter_file(root), tasks=tasks)
 
 
 def shells(terminals: Path) -> list[Shell]:

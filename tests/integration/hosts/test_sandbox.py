@@ -489,3 +489,44 @@ async def test_the_sessions_of_a_rollout_reach_each_other_and_nobody_else(
     assert (await _says(other, now))[0] == 1
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", 8123), timeout=5)
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "none"])
+async def test_what_a_task_sets_is_on_nobodys_command_line(
+    sandbox: str, make_host: MakeHost
+) -> None:
+    secret = "sk-of-the-task"
+    host = make_host(sandbox=sandbox, environment={"API_KEY": secret, "EMPTY": ""})
+    await host.prepare(None)
+    terminal = await host.terminal("main", create=True)
+    await terminal.run("sleep 30")
+    ask = "import os; print(os.environ['API_KEY'], repr(os.environ['EMPTY']))"
+    done = await host.spawn(["python3", "-c", ask], seconds=20)
+    assert done.stdout.decode() == f"{secret} ''\n", done.stderr
+    assert not [pid for pid in processes.table() if secret.encode() in _words_of(pid)]
+    assert (await host.terminal("two", create=True)).name == "two"
+    assert (await finish(await host.terminal("two"), "echo $API_KEY"))[1] == [secret]
+    assert not list(host.folder.glob("private/settings-*"))
+
+
+@pytest.mark.parametrize("through", ["its own path", "a link"])
+@pytest.mark.parametrize("how", ["a task", "a mapped folder"])
+async def test_a_home_inside_what_is_mapped_stays_hidden(
+    how: str, through: str, make_host: MakeHost, tmp_path: Path
+) -> None:
+    """A home lies beside the task file as often as not, and evaluators run what the agent wrote."""
+    real = tmp_path / "project"
+    (real / "trajectories").mkdir(parents=True)
+    (real / "trajectories" / "houston.db").write_text("secret")
+    (real / "evaluate.py").write_text("shown")
+    (tmp_path / "link").symlink_to(real)
+    named = real if through == "its own path" else tmp_path / "link"
+    read = (named,) if how == "a mapped folder" else ()
+    host = make_host(read=read, hidden=(real / "trajectories",))
+    await host.prepare(None)
+    look = f"cat {named}/evaluate.py; cat {named}/trajectories/*; echo x >{named}/trajectories/y"
+    if how == "a task":
+        _, said = await _says(host, look, writable=False, extra_read=[named])
+    else:
+        _, said = await _says(host, look)
+    assert said.startswith("shown") and "secret" not in said and "Read-only" in said

@@ -1,8 +1,8 @@
-"""The few words of shell through which a sandbox is started: groups, file size, filter.
+"""The few words of shell through which a sandbox is started: groups, file size, filter, settings.
 
 What they set is inherited by all that follows: the process joins the rollout's control groups
 before it becomes bubblewrap, so nothing of a sandbox is ever outside them. If a step fails, nothing
-is started. The filter is opened as a descriptor because that is how `bwrap --seccomp` takes it.
+is started. Filter and settings are opened as descriptors because that is how bubblewrap takes them.
 """
 
 import os
@@ -12,10 +12,13 @@ from pathlib import Path
 
 FILTER = 8
 """The descriptor of the filter; a terminal's pipe is 9."""
+SETTINGS = 7
+"""The descriptor of further arguments for bubblewrap."""
 _BLOCK = 512
 """POSIX: `ulimit -f` counts in blocks of this many bytes."""
 _WORDS = (
-    'set -e; [ "$1" = 0 ] || ulimit -f "$1"; [ -z "$2" ] || exec 8<"$2"; n=$3; shift 3; '
+    'set -e; [ "$1" = 0 ] || ulimit -f "$1"; [ -z "$2" ] || exec 8<"$2"; '
+    '[ -z "$3" ] || { exec 7<"$3"; rm -f -- "$3"; }; n=$4; shift 4; '
     'while [ "$n" -gt 0 ]; do echo $$ >"$1"; shift; n=$((n - 1)); done; exec "$@"'
 )
 
@@ -32,6 +35,8 @@ class Enclosure:
     """Most bytes of one file; 0 for no limit."""
     filter: Path | None = None
     """The seccomp program, None for none."""
+    settings: Path | None = None
+    """Arguments that no command line may show, each ended by NUL; removed when it is opened."""
 
     tasks: int = 0
     """Most processes and threads of one sandbox of an ordinary user; 0 where groups limit them."""
@@ -48,9 +53,10 @@ class Enclosure:
 
     def around(self, command: Sequence[str]) -> list[str]:
         """The argument list that starts `command` enclosed."""
-        if not (self.doors or self.file_bytes or self.filter):
+        if not (self.doors or self.file_bytes or self.filter or self.settings):
             return list(command)
         blocks = str(-(-self.file_bytes // _BLOCK))
         filter_file = str(self.filter or "")
-        head = ["/bin/sh", "-c", _WORDS, "enclose", blocks, filter_file, str(len(self.doors))]
-        return [*head, *map(str, self.doors), *command]
+        settings = str(self.settings or "")
+        head = ["/bin/sh", "-c", _WORDS, "enclose", blocks, filter_file, settings]
+        return [*head, str(len(self.doors)), *map(str, self.doors), *command]

@@ -7,13 +7,15 @@ they lie below something mapped, an empty folder hides them.
 For a daemon of root the agent is root of the machine too, as far as the owners of files go: /proc
 is read-only, so that nothing in /proc/sys is set, and no user namespace opens inside, in which the
 cgroups could be mounted and written. This module builds arguments; it starts nothing and does not
-know what will run.
+know what will run. What it writes is one file of settings, for the command line is everybody's to
+read.
 """
 
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.hosts.sandbox import landlock
-from houston_daemon.hosts.sandbox.enclosure import FILTER, Enclosure
+from houston_daemon.hosts.sandbox.enclosure import FILTER, SETTINGS, Enclosure
 from houston_shared.errors import HoustonError
 
 INSIDE = "/workspace"
@@ -94,11 +96,10 @@ class Sandbox:
         joining: the words that put the process into a network that is there (`network.joining`).
         Raises HoustonError when something to be mapped lies in a hidden place or is missing.
         """
-        values = self._environment(scratch)
-        values.update(environment or {})
+        values, given = self._environment(scratch), {**self.environment, **(environment or {})}
         if self.kind == "none":
             where = cwd or str(scratch or self.workspace)
-            pairs = [f"{key}={value}" for key, value in values.items()]
+            pairs = [f"{key}={value}" for key, value in {**values, **given}.items()]
             plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
             return replace(enclosure, filter=None).around(plain)
         walls = self._walls(dies_with_parent, bool(joining))
@@ -108,17 +109,20 @@ class Sandbox:
             arguments += ["--seccomp", str(FILTER)]
         # In this order: what is named may lie below /tmp, and what is hidden below what is named.
         arguments += [*self._system(), *self._own_folders(scratch), *self._named()]
-        for path in self.hidden:
-            arguments += _cover(path, self.read)
-        for path in extra_read:
-            arguments += ["--ro-bind", str(path), str(path)]
+        covers = self._covers(extra_read)
+        arguments += _placed(extra_read, covers)
         arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), INSIDE]
         if commands is not None:
             arguments += ["--ro-bind", str(commands), COMMANDS]
         arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--tmpfs", "/dev/shm"]
+        for folder in (place for place, is_folder in covers.items() if is_folder):
+            arguments += ["--remount-ro", str(folder)]
         arguments += ["--remount-ro", "/", "--clearenv"]
         for key, value in values.items():
             arguments += ["--setenv", key, value]
+        if given:
+            arguments += ["--args", str(SETTINGS)]
+            enclosure = replace(enclosure, settings=self._settings(given))
         where = cwd or (SCRATCH if scratch else INSIDE)
         arguments += ["--chdir", where, "--", *enclosure.inside(command)]
         return enclosure.around(arguments)
@@ -193,8 +197,36 @@ class Sandbox:
             "USER": "agent",
             "WORKSPACE": self.inside,
         }
-        values.update(self.environment)
         return values
+
+    def _settings(self, given: Mapping[str, str]) -> Path:
+        """A file with the arguments that set these variables, some of which are secrets."""
+        folder = self.temporary.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [word for pair in given.items() for word in ("--setenv", *pair)]
+        descriptor, name = tempfile.mkstemp(prefix="settings-", dir=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("".join(f"{word}\0" for word in words))
+        return Path(name)
+
+    def _covers(self, extra_read: Sequence[Path]) -> dict[Path, bool]:
+        """Where something hidden would show below what is mapped, and whether it is a folder.
+
+        A folder is mapped under the name it is given, also where that leads through a link.
+        """
+        system = [Path(name) for name in _SYSTEM if not Path(name).is_symlink()]
+        shown = [*system, *map(Path, python_folders()), *self.read, *extra_read]
+        found: dict[Path, bool] = {}
+        for path in self.hidden:
+            try:
+                real = path.resolve(strict=True)
+            except OSError:
+                continue
+            for folder in shown:
+                if real.is_relative_to(folder.resolve()):
+                    place = folder.absolute() / real.relative_to(folder.resolve())
+                    found[place] = real.is_dir()
+        return found
 
     def _refuse_hidden(self, path: Path) -> None:
         for hidden in self.hidden:
@@ -244,18 +276,23 @@ def _user_namespaces() -> bool:
     return not most.exists() or int(most.read_text()) > 0
 
 
-def _cover(path: Path, read: Sequence[Path]) -> list[str]:
-    """Arguments that put nothing over `path` where it would show below something mapped."""
-    try:
-        real = path.resolve(strict=True)
-    except OSError:
-        return []
-    shown = [*map(Path, _SYSTEM), *map(Path, python_folders()), *read]
-    if not any(real.is_relative_to(folder.resolve()) for folder in shown):
-        return []
-    if real.is_dir():
-        return ["--tmpfs", str(real)]
-    return ["--ro-bind", "/dev/null", str(real)]
+def _placed(read: Sequence[Path], covers: Mapping[Path, bool]) -> list[str]:
+    """Arguments that map `read` and put nothing over `covers`, outer places before inner ones.
+
+    What is hidden below a mapped folder is covered after it; what is named below something hidden
+    shows again. Of one place that is both, nothing shows.
+    """
+    mounts = [(len(path.parts), False, path) for path in read]
+    mounts += [(len(path.parts), True, path) for path in covers]
+    arguments: list[str] = []
+    for _, covered, path in sorted(mounts):
+        if not covered:
+            arguments += ["--ro-bind", str(path), str(path)]
+        elif covers[path]:
+            arguments += ["--tmpfs", str(path)]
+        else:
+            arguments += ["--ro-bind", "/dev/null", str(path)]
+    return arguments
 
 
 @lru_cache(maxsize=1)
