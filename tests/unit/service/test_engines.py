@@ -152,6 +152,18 @@ def test_a_port_that_somebody_took_is_replaced_unless_it_is_configured(tmp_path:
             engine_places.free_port(home, "e", Engine(kind="embedded", port=port), port)
 
 
+def test_an_engine_whose_files_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    """A full disk may last for an hour; the engine is not given up meanwhile."""
+    in_the_way = tmp_path / "run"
+    in_the_way.write_text("")
+    bench = Watching(loaded(tmp_path, own=child_engine()))
+    bench.engines.use(["own"])
+    bench.until(lambda: "Not a directory" in bench.engines.states["own"])
+    in_the_way.unlink()
+    bench.until(lambda: bench.engines.states["own"] == "ready")
+    bench.engines.stop(keep=False, seconds=5)
+
+
 def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
     asked = threading.Event()
 

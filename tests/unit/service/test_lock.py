@@ -11,7 +11,7 @@ import pytest
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner, holder
+from houston_shared.lock import HomeLock, Owner, holder, left_behind
 
 HOLD = """
 import os, subprocess, sys, time
@@ -65,6 +65,22 @@ def test_a_killed_holder_leaves_nothing_behind_even_with_a_child(home: Home) -> 
         assert holder(home) is None, "the child does not hold it"
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_the_next_holder_knows_who_died_and_a_clean_end_is_no_death(home: Home) -> None:
+    process, _, _ = hold(home)
+    process.kill()
+    process.wait()
+    for leaves in (True, False):  # a start that failed leaves the name for the next one
+        lock = HomeLock(home)
+        assert lock.take(Owner(os.getpid(), "now")) is None
+        assert lock.died == Owner(process.pid, "then")
+        lock.release(lock.died if leaves else None)
+        assert left_behind(home) == (lock.died if leaves else None)
+    after = HomeLock(home)
+    assert after.take(Owner(os.getpid(), "now")) is None
+    assert after.died is None
+    after.release()
 
 
 def test_of_eight_at_once_exactly_one_gets_it(home: Home) -> None:
