@@ -185,6 +185,12 @@ class BrowseTool(Settings, frozen=True):
     """Most of a page that is read, in MB of 1,048,576 bytes; the rest is left and said so."""
     cache_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 3_600.0
     """How old a kept page may be that is shown again; 0 keeps none."""
+    cache_mb: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 256
+    """Largest size of the kept pages, in MB of 1,048,576 bytes; the oldest make room."""
+    proxy_env: str = ""
+    """Environment variable that holds the address of a proxy, such as `HTTPS_PROXY`; empty goes
+    straight, whatever the environment says. A proxy resolves names itself: its operator decides
+    which private addresses can be reached through it."""
     user_agent: str = ""
     """What the request says of itself; empty for Houston's own name."""
 

@@ -21,7 +21,7 @@ def check(name: str, arguments: dict[str, Any]) -> Call:
 
 def test_the_families_of_researchgym_are_complete() -> None:
     families = Counter(tool.family for tool in CATALOG.tools)
-    assert families == {"command": 12, "file": 11, "system": 4}
+    assert families == {"command": 12, "file": 11, "parse": 7, "browse": 7, "system": 4}
 
 
 def test_defaults_are_filled_in() -> None:
@@ -96,8 +96,8 @@ def test_one_line_a_tool_fits_a_small_window() -> None:
         for tool in CATALOG.tools
     ]
     assert all("\n" not in line for line in lines)
-    # 700 tokens at 3 characters each: names and short words take more tokens than prose.
-    assert len("\n".join(lines)) < 2_100
+    # 1,000 tokens at 3 characters each: names and short words take more tokens than prose.
+    assert len("\n".join(lines)) < 3_000
 
 
 def test_a_task_may_offer_a_part() -> None:

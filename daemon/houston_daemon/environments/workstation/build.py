@@ -8,6 +8,7 @@ from houston_daemon.environments.workstation.commands import CommandActions, Com
 from houston_daemon.environments.workstation.confine import Confined
 from houston_daemon.environments.workstation.environment import Workstation
 from houston_daemon.environments.workstation.evaluation import Evaluation
+from houston_daemon.environments.workstation.families import families
 from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.sessions import Sessions
 from houston_daemon.environments.workstation.slots import Slots
@@ -53,6 +54,7 @@ def build(
         sessions=sessions,
         evaluation=Evaluation(host, task, folder, slots, before_evaluation),
         characters=characters,
+        families=families(spec, task, host, files, lambda: state.now, characters),
     )
 
 

@@ -4,11 +4,20 @@ from houston_daemon.environments.arguments import Arguments, Bounds, Catalog
 from houston_daemon.environments.workstation.actions_command import COMMAND_ACTIONS
 from houston_daemon.environments.workstation.actions_file import FILE_ACTIONS
 from houston_daemon.environments.workstation.actions_system import SYSTEM_ACTIONS
+from houston_daemon.environments.workstation.browse.actions import BROWSE_ACTIONS
+from houston_daemon.environments.workstation.parse.actions import PARSE_ACTIONS
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Task
 
 ACTIONS: dict[str, type[Arguments]] = {
-    action.name: action for action in (*COMMAND_ACTIONS, *FILE_ACTIONS, *SYSTEM_ACTIONS)
+    action.name: action
+    for action in (
+        *COMMAND_ACTIONS,
+        *FILE_ACTIONS,
+        *PARSE_ACTIONS,
+        *BROWSE_ACTIONS,
+        *SYSTEM_ACTIONS,
+    )
 }
 """Every action of the workstation by name."""
 

@@ -17,6 +17,7 @@ from houston_daemon.environments.workstation.catalog import catalog
 from houston_daemon.environments.workstation.commands import CommandActions
 from houston_daemon.environments.workstation.confine import GONE, PathRefused
 from houston_daemon.environments.workstation.evaluation import Evaluation
+from houston_daemon.environments.workstation.families import Family
 from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.observations import Failed, Observation
 from houston_daemon.environments.workstation.result import result
@@ -52,6 +53,7 @@ class Workstation:
         sessions: Sessions,
         evaluation: Evaluation,
         characters: int,
+        families: Sequence[Family] = (),
     ) -> None:
         self._task = task
         self._host = host
@@ -62,6 +64,7 @@ class Workstation:
         self._sessions = sessions
         self._evaluation = evaluation
         self._characters = characters
+        self._families = {action: family for family in families for action in family.actions}
         self._catalog = catalog(task)
         self.tools: Sequence[ToolSpec] = self._catalog.tools
 
@@ -167,7 +170,8 @@ class Workstation:
             return await self._commands.act(arguments, stop)
         if isinstance(arguments, system_actions.SystemAction):
             return await self._system(call, standing, stop)
-        return await self._files.act(arguments, stop)
+        family = self._families.get(type(arguments), self._files)
+        return await family.act(arguments, stop)
 
     async def _system(self, call: Call, standing: Standing, stop: Stop) -> Observation:
         match call.name:

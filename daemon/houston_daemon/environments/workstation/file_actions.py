@@ -11,7 +11,7 @@ from houston_daemon.environments.workstation.confine import Confined, PathRefuse
 from houston_daemon.environments.workstation.file_edit import FileEdit
 from houston_daemon.environments.workstation.file_search import FileSearch, Limit
 from houston_daemon.environments.workstation.file_window import FileView
-from houston_daemon.environments.workstation.observations import Observation
+from houston_daemon.environments.workstation.observations import Failed, FileWindow, Observation
 from houston_daemon.environments.workstation.state import State
 
 
@@ -49,6 +49,12 @@ class FileActions:
             return await asyncio.to_thread(self._limited[type(arguments)], arguments, limit)
         finally:
             limit.cancelled.set()  # a cancelled call leaves its thread nothing to do
+
+    async def write(self, path: str, content: str) -> FileWindow | Failed:
+        """Write what another action made, as create_file does, and show its beginning."""
+        return await asyncio.to_thread(
+            self._edit.create, act.CreateFile(filename=path, content=content)
+        )
 
     def take_touched(self) -> list[str]:
         """Paths written since this was asked last: hints for a snapshot."""

@@ -29,6 +29,20 @@ class OpenFile(msgspec.Struct, kw_only=True):
     """Lines that the window asks for (context_lines)."""
 
 
+class OpenPage(msgspec.Struct, kw_only=True):
+    """The open web page, and where the agent is in it."""
+
+    file: str
+    """Name of the file beside this one that holds the page."""
+    first: int = 1
+    last: int = 0
+    """Lines of the window that was shown."""
+    keyword: str = ""
+    """What was searched in it last."""
+    find: int = 0
+    """Which find was shown, from 1."""
+
+
 class KeptClosing(msgspec.Struct, frozen=True, kw_only=True):
     """What closing a step found."""
 
@@ -47,6 +61,7 @@ class State(msgspec.Struct, kw_only=True):
     """Everything in the file."""
 
     open_file: OpenFile | None = None
+    page: OpenPage | None = None
     seen: dict[str, str] = {}
     """Path → version (inode, size, time) of a file when the agent last saw it."""
     cleared: dict[str, int] = {}

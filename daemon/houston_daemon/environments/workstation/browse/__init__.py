@@ -1,0 +1,1 @@
+"""The browse family: web pages as numbered lines of readable text."""

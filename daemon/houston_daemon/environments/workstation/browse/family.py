@@ -1,0 +1,92 @@
+"""The browse actions: one page is open at a time; what cannot be had is an observation."""
+
+import asyncio
+from pathlib import Path
+
+from houston_daemon.environments.arguments import Arguments
+from houston_daemon.environments.interruption import BrokenOff, unless_stopped
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.workstation.browse import actions as asked
+from houston_daemon.environments.workstation.browse.cache import PageCache
+from houston_daemon.environments.workstation.browse.fetch import Fetcher, Unfetched, normal
+from houston_daemon.environments.workstation.browse.observations import PageWindow
+from houston_daemon.environments.workstation.browse.open_page import PageStore
+from houston_daemon.environments.workstation.browse.page import Page, readable
+from houston_daemon.environments.workstation.browse.view import PageView, from_cache
+from houston_daemon.environments.workstation.observations import Failed, Observation
+from houston_daemon.environments.workstation.parse.converter import Converter, Unreadable
+
+
+class BrowseActions:
+    """Actions on web pages."""
+
+    actions: tuple[type[Arguments], ...] = asked.BROWSE_ACTIONS
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        cache: PageCache,
+        store: PageStore,
+        converter: Converter,
+        staging: Path,
+        characters: int,
+    ) -> None:
+        self._fetcher = fetcher
+        self._cache = cache
+        self._store = store
+        self._converter = converter
+        self._staging = staging
+        self._characters = characters
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one action."""
+        if isinstance(arguments, asked.WebBrowse):
+            return await self._browse(arguments, stop)
+        return await asyncio.to_thread(self._look, arguments)
+
+    async def _browse(self, call: asked.WebBrowse, stop: Stop) -> Observation:
+        try:
+            address = normal(call.url)
+            page = await asyncio.to_thread(self._cache.find, address)
+            if page is not None:
+                return from_cache(await asyncio.to_thread(self._opened, page, call.line_number))
+            page = await unless_stopped(self._page(address), stop)
+        except (Unfetched, Unreadable, BrokenOff) as problem:
+            return Failed(error=f"{call.url[:200]}: {problem}")
+        return await asyncio.to_thread(self._opened, page, call.line_number)
+
+    async def _page(self, address: str) -> Page:
+        fetched = await self._fetcher.get(address)
+        page = await readable(fetched, self._converter, self._staging)
+        if not fetched.cut:
+            await asyncio.to_thread(self._cache.keep, address, page)
+        return page
+
+    def _opened(self, page: Page, line: int) -> PageWindow | Failed:
+        self._store.open(page)
+        view = self._view()
+        assert view is not None
+        return view.show(line)
+
+    def _look(self, arguments: Arguments) -> Observation:
+        view = self._view()
+        if view is None:
+            return Failed(error="No page is open; web_browse opens one.")
+        match arguments:
+            case asked.WebPageGotoLine():
+                return view.show(arguments.line_number)
+            case asked.WebPageScrollDown():
+                return view.down()
+            case asked.WebPageScrollUp():
+                return view.up()
+            case asked.WebPageSearch():
+                return view.search(arguments.keyword, arguments.context_lines)
+            case asked.WebPageSearchNext():
+                return view.search_next(arguments.search_index, arguments.context_lines)
+            case asked.WebPageGetLinks():
+                return view.links(arguments.page_size, arguments.page_number)
+        raise TypeError(f"no such action: {arguments.name}")
+
+    def _view(self) -> PageView | None:
+        found = self._store.now()
+        return PageView(*found, self._characters) if found else None

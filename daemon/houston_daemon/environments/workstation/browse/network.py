@@ -1,0 +1,155 @@
+"""Connections that go to the very address that was checked.
+
+A name is resolved once, here, at the moment of connecting; what passes the check is connected to by
+its number. So no second resolution can lead elsewhere (DNS rebinding), and every redirect, being a
+new connection, is checked again. Knows no pages and no agent.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+
+import httpcore
+import httpx
+
+from houston_daemon.environments.workstation.browse.addresses import oddly_spelled, refused
+
+_EACH = 10.0
+"""Most seconds for one of several addresses."""
+
+
+class AddressRefused(Exception):
+    """A host that may not be reached; the text is for the agent."""
+
+
+class CheckedNetwork(httpcore.AsyncNetworkBackend):
+    """Opens connections for a pool, each to a checked address."""
+
+    def __init__(self, private: bool, within: httpcore.AsyncNetworkBackend | None = None) -> None:
+        self._private = private
+        self._within = within or httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that answers.
+
+        Raises AddressRefused, and httpcore's errors.
+        """
+        found = await checked(host, port, self._private)
+        share = _EACH if timeout is None or len(found) > 1 else timeout
+        for number, address in enumerate(found, 1):
+            try:
+                return await self._within.connect_tcp(
+                    address, port, share, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if number == len(found):
+                    raise
+        raise httpcore.ConnectError("the name has no address")
+
+    async def sleep(self, seconds: float) -> None:
+        """As the pool asks between its tries."""
+        await asyncio.sleep(seconds)
+
+
+async def checked(host: str, port: int, private: bool) -> list[str]:
+    """The numeric addresses of `host` that may be reached, in the resolver's order.
+
+    private: whether the task allows every address. Raises AddressRefused where none is left and
+    httpcore.ConnectError where the name is not known.
+    """
+    if not private and oddly_spelled(host):
+        raise AddressRefused(f"{host} is an address in disguise and is not fetched.")
+    try:
+        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:
+        reason = getattr(problem, "strerror", "") or "it is no name"
+        raise httpcore.ConnectError(f"{host} is not known: {reason}") from None
+    found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    if private:
+        return found
+    allowed = [address for address in found if not refused(address)]
+    if not allowed:
+        raise AddressRefused(
+            f"{host} leads to a private or local address, which this task does not allow."
+        )
+    return allowed
+
+
+class CheckedTransport(httpx.AsyncBaseTransport):
+    """What an httpx client sends through: a pool of checked connections, or a proxy.
+
+    A proxy resolves names itself, so its operator decides what it reaches; here only what can be
+    seen from the name is refused.
+    """
+
+    def __init__(self, private: bool, context: ssl.SSLContext, proxy: str = "") -> None:
+        self._private = private
+        self._proxied = bool(proxy)
+        network = None if proxy else CheckedNetwork(private)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context, network_backend=network, proxy=_proxy(proxy) if proxy else None
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request. Raises AddressRefused and httpcore's errors."""
+        url = request.url
+        if self._proxied:
+            await self._check_proxied(url.raw_host.decode("ascii"), url.port or 80)
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        answer = await self._pool.handle_async_request(
+            httpcore.Request(
+                request.method,
+                httpcore.URL(
+                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                ),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        assert isinstance(answer.stream, AsyncIterable)
+        return httpx.Response(
+            answer.status,
+            headers=answer.headers,
+            stream=_Body(answer.stream),
+            extensions=answer.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
+
+    async def _check_proxied(self, host: str, port: int) -> None:
+        try:
+            await checked(host, port, self._private)
+        except httpcore.ConnectError:
+            return  # a name that only the proxy knows
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, parts: AsyncIterable[bytes]) -> None:
+        self._parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._parts:
+            yield part
+
+    async def aclose(self) -> None:
+        close = getattr(self._parts, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _proxy(address: str) -> httpcore.Proxy:
+    url = httpx.URL(address)
+    auth = (url.username, url.password) if url.username else None
+    plain = url.copy_with(username=None, password=None)
+    return httpcore.Proxy(str(plain), auth=auth)

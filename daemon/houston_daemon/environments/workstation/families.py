@@ -1,0 +1,77 @@
+"""The families of the workstation beyond terminals and files, made for one rollout.
+
+A family is an object with its actions and the doing of them; the workstation finds it by the type
+of the arguments. What the node offers them stands in `[tools]` of houston.toml.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from houston_daemon.environments.arguments import Arguments
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.workstation.browse.cache import PageCache
+from houston_daemon.environments.workstation.browse.family import BrowseActions
+from houston_daemon.environments.workstation.browse.fetch import Fetcher
+from houston_daemon.environments.workstation.browse.open_page import PageStore
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.observations import Observation
+from houston_daemon.environments.workstation.parse.converter import Converter
+from houston_daemon.environments.workstation.parse.endpoint import Endpoint
+from houston_daemon.environments.workstation.parse.family import ParseActions
+from houston_daemon.environments.workstation.state import State
+from houston_daemon.hosts.protocol import Host
+from houston_shared.config import BrowseTool, MultimodalTool
+from houston_shared.records import RolloutSpec
+from houston_shared.task import Task
+from houston_shared.terminal_folder import rollout_folder
+
+
+class Family(Protocol):
+    """Some actions and the doing of them."""
+
+    actions: tuple[type[Arguments], ...]
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one of its actions. Raises PathRefused and HoustonError, whose words are shown."""
+        ...
+
+
+def families(
+    spec: RolloutSpec,
+    task: Task,
+    host: Host,
+    files: FileActions,
+    state: Callable[[], State],
+    characters: int,
+) -> tuple[Family, ...]:
+    """The families of one rollout; nothing is touched before their first action."""
+    root, converter = Path(spec.host_root), Converter(host)
+    folder = rollout_folder(root, spec.rollout)
+    settings = spec.tool_settings
+    media = msgspec.convert(settings.get("multimodal", {}), MultimodalTool)
+    pages = msgspec.convert(settings.get("browse", {}), BrowseTool)
+    private = task.browse.private_addresses
+    browse = BrowseActions(
+        Fetcher(pages, private=private, proxy=_of_environment(pages.proxy_env)),
+        PageCache(
+            root / "pages",
+            seconds=pages.cache_seconds,
+            megabytes=pages.cache_mb,
+            private=private,
+        ),
+        PageStore(folder / "pages", state),
+        converter,
+        staging=folder / "staging",
+        characters=characters,
+    )
+    endpoint = Endpoint(media, _of_environment(media.api_key_env))
+    return ParseActions(host, converter, endpoint, files.write), browse
+
+
+def _of_environment(name: str) -> str:
+    """The value of a variable that the configuration names; empty where it names none."""
+    return os.environ.get(name, "") if name else ""

@@ -1,0 +1,1 @@
+"""The parse family: documents, pictures, sound and video of the workspace as Markdown."""
