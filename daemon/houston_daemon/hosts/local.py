@@ -167,12 +167,14 @@ class LocalHost:
         stop: asyncio.Event | None = None,
         output_limit: int = 4_000_000,
         cwd: str = "",
+        network: bool = True,
     ) -> Finished:
         """Run a process in a sandbox of its own; see `protocol.Host.spawn`.
 
         cwd: a path as the process sees it; by default the workspace, or the scratch folder when
         not `writable`. An evaluator sees `extra_read` at their own paths, read-only.
         """
+        sandbox = self.sandbox if network else replace(self.sandbox, network=False)
         secret = secrets.token_hex(16)
         values = {**(environment or {}), spawn.TOKEN: secret}
         scratch: Path | None = None
@@ -181,10 +183,10 @@ class LocalHost:
         try:
             enclosure = await self._hold()
             argv = await asyncio.to_thread(
-                self.sandbox.wrap,
+                sandbox.wrap,
                 command,
                 enclosure=enclosure,
-                joining=await self._joining(enclosure) if writable else (),
+                joining=await self._joining(enclosure) if writable and network else (),
                 environment=values,
                 scratch=scratch,
                 extra_read=[path.absolute() for path in extra_read],

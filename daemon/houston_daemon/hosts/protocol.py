@@ -178,12 +178,14 @@ class Host(Protocol):
         stop: asyncio.Event | None = None,
         output_limit: int = 4_000_000,
         cwd: str = "",
+        network: bool = True,
     ) -> Finished:
         """Run a process in a sandbox of its own.
 
         writable=False maps workspace and `extra_read` (at their own paths) read-only beside a
         scratch folder (evaluators: they execute what the agent wrote).
         cwd: as the process sees it; by default the workspace, or the scratch folder.
+        network=False gives it none in a sandbox, also where the task allows one.
         """
         ...
 

@@ -81,6 +81,7 @@ class Converter:
             extra_read=[*_interpreter(), *([folder] if folder else [])],
             output_limit=_OUTPUT,
             cwd=cwd,
+            network=False,
         )
         return _read(done, kind, seconds)
 

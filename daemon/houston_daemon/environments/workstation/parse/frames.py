@@ -40,7 +40,9 @@ async def frames(host: Host, file: str, interval: int) -> Frames:
     command = [program, "-v", "error", "-nostdin", "-protocol_whitelist", "file,pipe"]
     command += ["-i", f"file:{file}", "-an", "-sn", "-vf", wanted, "-frames:v", str(MOST + 1)]
     command += ["-f", "image2pipe", "-c:v", "mjpeg", "-q:v", "5", "pipe:1"]
-    done = await host.spawn(command, seconds=_SECONDS, writable=False, output_limit=_OUTPUT)
+    done = await host.spawn(
+        command, seconds=_SECONDS, writable=False, output_limit=_OUTPUT, network=False
+    )
     if done.exit_code is None:
         raise Unreadable(f"The frames could not be taken within {_SECONDS:g} s.")
     starts = [found.start() for found in _START.finditer(done.stdout)]
