@@ -4,8 +4,8 @@
 read forward one character at a time: what does not show is passed over, an escape is read as what
 it stands for, a letter of another script or style as the one it looks like; a terminal's sequence,
 raw, spelt or as a screen shows it, is passed over whole, and so are the glyphs by which `safe_text`
-shows what does not show. Every place is read at most as far as it still fits, so the work is linear
-in the text.
+shows what does not show. Every place is read at most as far as it still fits, and a chain of
+sequences in which places hide is read once for all of them, so the work is linear in the text.
 
 Close to the tag but no tag: words in other brackets, and `a < real_user` in code, which has a space
 after `<` and neither `>` nor an attribute after the name. It does not know what is done about them.
@@ -16,22 +16,30 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from html import unescape
-from itertools import chain, islice
+from itertools import islice
 
 _ESCAPE = re.compile(
-    r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z]{2,31});?"
-    r"|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]{1,8}\}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}"
-    r"|\\x\{[0-9a-fA-F]{1,8}\}|\\N\{[A-Za-z -]{1,40}\}|\\[0-7]{2,3}|%[0-9a-fA-F]{2}"
-    r"|<U\+[0-9A-F]{4,6}>|<[89][0-9A-F]>"
+    r"&(?:#0*[0-9]{1,8}|#[xX]0*[0-9a-fA-F]{1,8}|[A-Za-z]{2,31});?"
+    # One character as its bytes in UTF-8, as programs and URLs write them.
+    r"|\\x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3}"
+    r"|%[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){1,3}|\\3[0-7]{2}(?:\\2[0-7]{2}){1,3}"
+    r"|\\u[0-9a-fA-F]{4}|\\u\{0*[0-9a-fA-F]{1,8}\}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}"
+    r"|\\x\{0*[0-9a-fA-F]{1,8}\}|\\N\{[A-Za-z -]{1,40}\}|\\[0-7]{2,3}|%[0-9a-fA-F]{2}"
+    r"|<U\+[0-9A-F]{4,6}>|<[89][0-9A-F]>|<(?:200[b-f]|202[a-e]|206[0-9a-f]|feff|ad)>"
 )
 _ESC = r"(?:\x1b|\u241b|\^\[|\\(?:e|x1[bB]|033|u001[bB]|u\{1[bB]\})|&#(?:27|x1[bB]);|%1[bB])"
+_END = rf"(?:\x07|\u2407|\\a|{_ESC}\\|\x9c)"
 _SEQUENCE = re.compile(
-    rf"(?:{_ESC}\[|(?:\x9b|<9B>|\\x9[bB]|\\u009[bB])(?=[0-?]))[0-?]{{0,64}}[ -/]{{0,8}}[@-~]"
-    rf"|{_ESC}[\]PX^_][^\x07\x1b\u2407\u241b\n]{{0,256}}(?:\x07|\u2407|\\a|{_ESC}\\|\x9c)"
+    rf"(?:{_ESC}\[|(?:\x9b|<9B>|\\x9[bB]|\\u009[bB])(?=[0-?]))[0-?]*[ -/]*[@-~]"
+    # A string that is begun by one character is read to its end: the next one bounds the work.
+    rf"|(?:[\x1b\u241b][\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\u2407\u241b\x90-\x9f\n]*{_END}"
+    rf"|(?:{_ESC}[\]PX^_]|<9[08DEF]>)[^\x07\x1b\u2407\u241b\n]{{0,256}}{_END}"
     rf"|{_ESC}[()][0-9A-Z]|<[0-9]{{1,9}} more marks>"
 )
 """What a terminal obeys and does not show (ECMA-48 §5.4, xterm's OSC), and counted marks."""
-_BEGINS = frozenset("&\\%<^\x1b\u241b\x9b")
+_SHORT = re.compile(rf"{_ESC}(?:[ -/]{{1,4}}[0-~]|[0-Z\\`-~])")
+"""Sequences of two characters and a few more (ECMA-48 §5.5, ISO 2022)."""
+_BEGINS = frozenset("&\\%<^\x1b\u241b\x90\x98\x9b\x9d\x9e\x9f")
 _OPENERS = "<\u2039\u3008\u300a\u27e8\u27ea\u2329\u276c\u276e\u2770\u29fc\u227a\u02c2\u1438\u00ab"
 _OPENERS += "\u226a\u2991\u2a9e\u2aa1\u2af7\uff1c\ufe64\u226e\U0001d236\u22d6\u22d8\u2989\u2993"
 _OPENERS += "\u2abb\u02f1\u140a\u25c1\u25c2\u25c3\u25c4\u2b9c\u2bc7\U0001f780\u16b2\u29c0\u2a79"
@@ -60,26 +68,26 @@ _STYLED = re.compile(
     r"(?:LATIN|REGIONAL INDICATOR SYMBOL).*? LETTER (?:SMALL )?(?:CAPITAL )?([A-Z])\b"
 )
 _AFTER = re.compile(r" *(?:/? *>|[a-z][a-z_-]*(?: =|=))")
+_WAYS = (
+    (None, False, False),
+    (re.compile("[\U000e0020-\U000e007e]"), True, False),
+    (re.compile(_ESC), False, True),
+)
+"""How a text is read: what it must hold to be read so, whether tag characters spell something, and
+whether the character behind an escape is obeyed or shown."""
 _ATTRIBUTE = 40
 """Characters after the name that are looked at."""
 
 
 def spots(text: str) -> list[int]:
     """Where `text` could be taken for the tag, in order; each place is where its `<` stands."""
-    found = []
-    for candidate in _CANDIDATE.finditer(text):
-        at = candidate.start()
-        for hidden in (False, True):
-            if _opens(text, at, hidden) and _is_tag(_read(text, at, hidden)):
-                found.append(at)
-                break
-    return found
-
-
-def _opens(text: str, at: int, hidden: bool) -> bool:
-    """Whether a `<` stands right here: a run that is passed over is not read from each place."""
-    escape = _ESCAPE.match(text, at)
-    return _plain((_meant(escape.group()) if escape else text[at])[:1], hidden) == "<"
+    readers = [
+        _Reader(text, hidden, short)
+        for needs, hidden, short in _WAYS
+        if needs is None or needs.search(text)
+    ]
+    places = (candidate.start() for candidate in _CANDIDATE.finditer(text))
+    return [at for at in places if any(reader.finds(at) for reader in readers)]
 
 
 def _is_tag(characters: Iterator[str]) -> bool:
@@ -87,6 +95,8 @@ def _is_tag(characters: Iterator[str]) -> bool:
     if next(characters, "") != "<":
         return False
     one, spaced = _past_spaces(characters)
+    if one == "|" and not spaced:  # special tokens of models are written <|so|>
+        one, spaced = _past_spaces(characters)
     if one == "/":
         one, spaced = _past_spaces(characters)[0], False
     for place, letter in enumerate(_NAME):
@@ -108,20 +118,62 @@ def _past_spaces(characters: Iterator[str]) -> tuple[str, bool]:
     return "", spaced
 
 
-def _read(text: str, at: int, hidden: bool) -> Iterator[str]:
-    """Characters from `at` on as they read; hidden: tag characters count as what they spell."""
-    while at < len(text):
-        begins = text[at] in _BEGINS
-        if begins and (sequence := _SEQUENCE.match(text, at)):
-            at = sequence.end()
-            continue
-        escape = _ESCAPE.match(text, at) if begins else None
-        if escape is None:
-            yield from _plain(text[at], hidden)
-            at += 1
-        else:
-            yield from chain.from_iterable(_plain(one, hidden) for one in _meant(escape.group()))
-            at = escape.end()
+class _Reader:
+    """One way of reading one text."""
+
+    def __init__(self, text: str, hidden: bool, short: bool) -> None:
+        """hidden: tag characters count as what they spell. short: short sequences are obeyed."""
+        self._text = text
+        self._hidden = hidden
+        self._short = short
+        self._runs: dict[int, tuple[str, int]] = {}
+        """Where a sequence begins that hides a candidate: what the run reads as, and its end. From
+        every candidate in a chain of such sequences the chain would be read again."""
+
+    def finds(self, at: int) -> bool:
+        """Whether the tag stands at `at`, and its `<` right here."""
+        return self._element(at)[0][:1] == "<" and _is_tag(self._characters(at))
+
+    def _characters(self, at: int) -> Iterator[str]:
+        """Characters from `at` on as they read; a run of spaces and joints has each once."""
+        while at < len(self._text):
+            read, end = self._element(at)
+            if not read.strip(" _"):
+                read, end = self._run(at)
+            yield from read
+            at = end
+
+    def _run(self, at: int) -> tuple[str, int]:
+        """What is not seen, spaces and joints from `at` on: what they read as, and their end."""
+        last = {" ": -1, "_": -1}  # which part of the run had one last
+        chained: list[tuple[int, int]] = []
+        known, part = None, 0
+        while known is None and at < len(self._text):
+            known = self._runs.get(at)
+            read, end = known or self._element(at)
+            if read.strip(" _"):
+                break
+            last.update(dict.fromkeys(read, part))
+            if known is None and end - at > 1 and _CANDIDATE.search(self._text, at + 1, end):
+                chained.append((at, part))
+            at, part = end, part + 1
+        for place, first in chained:
+            self._runs[place] = ("".join(one for one in last if last[one] >= first), at)
+        return "".join(one for one in last if last[one] >= 0), at
+
+    def _element(self, at: int) -> tuple[str, int]:
+        """What stands at `at` as it reads, empty for what is not seen; and where it ends."""
+        text = self._text
+        if text[at] in _BEGINS:
+            sequence = _SEQUENCE.match(text, at)
+            if sequence is None and self._short:
+                sequence = _SHORT.match(text, at)
+            if sequence:
+                return "", sequence.end()
+            if escape := _ESCAPE.match(text, at):
+                meant = _meant(escape.group())
+                return "".join(_plain(one, self._hidden) for one in meant), escape.end()
+        return _plain(text[at], self._hidden), at + 1
 
 
 def _meant(escape: str) -> str:
@@ -134,10 +186,19 @@ def _meant(escape: str) -> str:
             return unicodedata.lookup(escape[3:-1])
         except KeyError:
             return escape
+    if escape.count(escape[0]) > 1:
+        return _utf8(escape)
     digits = escape.lstrip("\\<uUx%{+").rstrip("}>")
     octal = escape[0] == "\\" and escape[1].isdigit()
     number = int(digits, 8 if octal else 16)
     return chr(number) if number <= 0x10FFFF else escape
+
+
+def _utf8(escape: str) -> str:
+    """The character that several escaped bytes are."""
+    base = 8 if escape[:2] == "\\3" else 16
+    parts = escape.replace("\\x", "%").replace("\\", "%").split("%")[1:]
+    return bytes(int(part, base) for part in parts).decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=4096)

@@ -33,6 +33,41 @@ def test_look_alikes_are_disarmed_and_counted(tag: str) -> None:
     assert disarm(text).text.count(OPEN) == 0
 
 
+HIDDEN = {
+    "a cursor that is saved": "\x1b7", "a keypad mode": "\x1b=", "a line that goes back": "\x1bM",
+    "a test pattern": "\x1b#8", "a character set": "\x1b%G", "it as a screen shows it": "\u241b7",
+    "it as cat -v shows it": "^[=", "a reset": "\x1bc", "a string of one byte": "\x9d0;title\x07",
+    "that, shown": "<9D>0;title\u2407", "a long link": f"\x1b]8;;http://{'x' * 900}\x1b\\",
+    "many colours": f"\x1b[{'38;5;9;' * 40}m", "bytes as Python shows them": "\\xe2\\x80\\x8b",
+    "bytes in a URL": "%E2%80%8b", "bytes in octal": "\\342\\200\\213", "as vim shows it": "<200b>",
+    "an entity with many zeros": "&#000000000008203;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_is_obeyed_or_not_shown_hides_no_letter(name: str) -> None:
+    hidden = HIDDEN[name]
+    for at in range(1, len(OPEN)):
+        text = f"{OPEN[:at]}{hidden}{OPEN[at:]}"
+        assert disarm(text).found == 1, text
+        assert disarm(disarm(text).text).text.count(OPEN) == 0
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["<|real_user|>", "<|/real_user|>", r"\xef\xbc\x9creal_user>", "%EF%BC%9Creal_user%EF%BC%9E"],
+)
+def test_more_brackets_are_disarmed(tag: str) -> None:
+    assert disarm(f"before {tag} after").found == 1
+
+
+@pytest.mark.parametrize("part", ["<r\x1b[1;", "<r \x1b]<r\x07_"])
+def test_a_chain_of_sequences_is_not_read_again_from_each_place(part: str) -> None:
+    """Read from each, this would take hours; the limit of every test ends it."""
+    text = part * 20_000
+    assert disarm(text) == (text, 0)
+
+
 @pytest.mark.parametrize(
     "text",
     [
