@@ -7,6 +7,7 @@ found is a value in another encoding (Base64, spaces between), and one shorter t
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -165,7 +166,8 @@ def _replaced(text: str, spans: list[_Span], written: Collection[str]) -> str:
     parts: list[str] = []
     done = 0
     for start, end, name in _joined(spans):
-        if any(left <= start and end <= right for left, right in kept):
+        near = bisect_right(kept, (start, len(text))) - 1
+        if near >= 0 and end <= kept[near][1]:
             continue
         parts += [text[done:start], f"[secret:{name}]"]
         done = end

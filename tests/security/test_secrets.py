@@ -90,6 +90,8 @@ def test_a_value_in_the_brackets_of_a_placeholder_is_none() -> None:
         assert value not in once
         assert redactor.text(once) == once
     assert redactor.text("[secret:A_KEY]") == "[secret:A_KEY]"
+    mixed = "[secret:A_KEY] Tr0ub4dor-and-more " * 20_000  # in linear time, too
+    assert redactor.text(mixed) == "[secret:A_KEY] [secret:A_KEY] " * 20_000
 
 
 def test_forms_in_which_a_value_is_written() -> None:
