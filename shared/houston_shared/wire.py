@@ -322,6 +322,14 @@ class EraseBodies(FromPerson, frozen=True, kw_only=True):
     """Whether further events of the same archive follow: until the last the rollout is not one."""
 
 
+class CleanRollouts(FromPerson, frozen=True, kw_only=True):
+    """Free what ended rollouts keep on their host; said in the journal when it is done."""
+
+    rollouts: tuple[str, ...]
+    snapshots: bool = False
+    """Their snapshots, too."""
+
+
 class StopDaemon(FromPerson, frozen=True, kw_only=True):
     """Drain and end; `keep_engine` for a restart."""
 
@@ -338,6 +346,7 @@ ControlRequest = (
     | Present
     | AskStatus
     | EraseBodies
+    | CleanRollouts
     | StopDaemon
 )
 

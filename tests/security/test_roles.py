@@ -27,7 +27,7 @@ USERS = {OPERATOR: "operator", NOBODY: "annotator", VIEWER: "viewer", MEMBER: "v
 WRITES: dict[str, set[str]] = {
     "viewer": set(),
     "annotator": {"guidance", "bookmark"},
-    "operator": {"guidance", "bookmark", "state", "spec", "stop"},
+    "operator": {"guidance", "bookmark", "state", "spec", "stop", "cleaned"},
 }
 
 
@@ -44,6 +44,7 @@ def messages(rollout: str) -> list[wire.FromPerson]:
         wire.StopDaemon(),
         wire.Steer(rollout=rollout, action="cancel"),
         wire.EraseBodies(rollout=rollout),
+        wire.CleanRollouts(rollouts=(rollout,)),
     ]
 
 

@@ -19,7 +19,7 @@ TOLD = (
 """Kinds that `tail` shows; the others (intents, clocks, leases, heads) only repeat or announce."""
 DEEDS = (
     "daemon", "stop", "spec", "guidance", "edit", "withdraw", "bookmark", "state", "cancel",
-    "erased", "repaired", "refused",
+    "erased", "repaired", "cleaned", "refused",
 )  # fmt: skip
 """Kinds that somebody did: `log --audit`."""
 
@@ -154,6 +154,11 @@ _TELLERS: dict[str, Callable[[Fields], str]] = {
     "erased": lambda fields: (
         f"erased {len(fields.get('seqs', ()))} bodies"
         + (f": {fields['reason']}" if fields.get("reason") else "")
+    ),
+    "cleaned": lambda fields: (
+        f"freed {fields.get('bytes', 0):,} bytes on the host"
+        + (", snapshots too" if fields.get("snapshots") else "")
+        + (f"; left: {fields['left']}" if fields.get("left") else "")
     ),
     "repaired": lambda fields: (
         f"repaired: {len(fields.get('seqs', ()))} events were set aside, or taken unchecked"

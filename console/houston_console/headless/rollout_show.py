@@ -8,14 +8,22 @@ import msgspec
 
 from houston_console.headless import full_disk, options
 from houston_console.headless.page import Page, span
-from houston_console.headless.spoken import duration, score, standing
+from houston_console.headless.spoken import duration, local_of, score, standing
 from houston_shared import out
 from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.store import last_known, views
 from houston_shared.store.plan import Plan
-from houston_shared.store.queries import archived, aside, guidance, progress, rollouts, world
+from houston_shared.store.queries import (
+    archived,
+    aside,
+    cleaned,
+    guidance,
+    progress,
+    rollouts,
+    world,
+)
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.queries.world import Evaluation
 from houston_shared.store.reader import Reader
@@ -51,6 +59,7 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     delivered = sum(each.state == "delivered" for each in said)
     workspace = yield from rollouts.workspace(one)
     archive = yield from archived.place(one.id)
+    freed = yield from cleaned.of(one.id)
     losses = aside.losses((yield from aside.holes(one.id)))
     facts = {
         "drift": drifts,
@@ -58,6 +67,7 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
         "workspace": workspace,
         "limited_by": _limited_by(one.id, workspace),
         "archive": archive,
+        "cleaned": _freed(freed),
         "set_aside": [
             {"repair": loss.repair, "events": loss.events, "steps": loss.steps} for loss in losses
         ],
@@ -74,6 +84,17 @@ def _limited_by(rollout: str, workspace: str | None) -> str:
         return str(msgspec.json.decode(note.read_bytes())["mechanism"])
     except (OSError, IndexError):
         return ""
+
+
+def _freed(one: cleaned.Cleaning | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    fields = {"bytes": one.body.bytes, "snapshots": one.body.snapshots, "left": one.body.left}
+    return {"at": iso(one.at), "by": one.body.by, **fields, "said": cleaned.said(one)}
+
+
+def _cleaned(freed: dict[str, Any] | None) -> str:
+    return f"{freed['said']} ({local_of(freed['at'])}, {freed['by']})" if freed else ""
 
 
 def _losses(facts: dict[str, Any]) -> list[aside.Loss]:
@@ -111,6 +132,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
         "workspace": facts["workspace"] or "",
+        "cleaned": _cleaned(facts["cleaned"]),
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",
         "archive": facts["archive"],
         "repair": "; ".join(aside.loss_said(loss) for loss in _losses(facts)),

@@ -20,6 +20,7 @@ from houston_daemon.recorder.disk.disk_room import DiskRoom
 from houston_daemon.recorder.disk.maintenance import Maintenance
 from houston_daemon.recorder.doors import Doors
 from houston_daemon.recorder.intake import Intake
+from houston_daemon.recorder.people import cleaning
 from houston_daemon.recorder.people.identity import Identities
 from houston_daemon.recorder.protocol import Tell
 from houston_daemon.recorder.receiving import BATCH, Receiving
@@ -28,6 +29,7 @@ from houston_daemon.recorder.searching.process import SearchProcess
 from houston_daemon.recorder.sockets import Live
 from houston_daemon.recorder.status import Gauges, StatusBoard
 from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.upkeep.cleaner import Cleaner
 from houston_daemon.recorder.wakes import Wakes
 from houston_daemon.recorder.wall_clock import WallClock
 from houston_daemon.recorder.work import FromSupervisor, FromWorker, Work
@@ -60,6 +62,8 @@ class Loop:
         self._answers = Answers()
         self._controls = Controls(store)
         self._search = SearchProcess(store.home)
+        self._cleaner = Cleaner(store.home)
+        self._freeing: dict[str, cleaning.Asked] = {}
         self._clock = WallClock()
         self.board = StatusBoard(epoch, self._gauges())
         self._intake = Intake(self.board.status, identities.book)
@@ -107,6 +111,7 @@ class Loop:
     def close(self, clean: bool) -> None:
         """Let everything go; with `clean`, the last checkpoint and head are written first."""
         self._search.stop()
+        self._cleaner.stop()
         self._receiving.close()
         self._batch.close()
         if clean:
@@ -149,10 +154,23 @@ class Loop:
         works += self._receiving.people()
         works += self._intake.refused(last=self.stopping)
         works += self._receiving.waiting()
+        works += self._freed()
         if jumped := self._clock.look():
             works.append(FromSupervisor(partial(wall_clock.note, seconds=jumped)))
         works += self._receiving.workers(BATCH - len(works))
         return works
+
+    def _freed(self) -> list[Work]:
+        """Hosts are freed beside the recorder; what came of it is stored with the batch."""
+        if self._cleaner.free and not self._freeing and self._store.cleaning:
+            self._freeing = {one.order.rollout: one for one in self._store.cleaning}
+            self._store.cleaning.clear()
+            self._cleaner.begin([one.order for one in self._freeing.values()])
+        found: list[Work] = []
+        for report in self._cleaner.hear():
+            asked = self._freeing.pop(report.rollout)
+            found.append(FromSupervisor(partial(cleaning.note, asked=asked, report=report)))
+        return found
 
     def _unstorable(self) -> Refusal | None:
         return self._room.refusal() or self._maintenance.checkpoints.refusal()

@@ -7,13 +7,16 @@ Handlers read and append; they never commit, send or wait. What must happen afte
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from houston_daemon.recorder.protocol import RecorderEvent
 from houston_daemon.recorder.steps.journal import Journal, Mark
 from houston_daemon.recorder.workers import Workers
 from houston_shared.home import Home
 from houston_shared.records import RolloutState
+
+if TYPE_CHECKING:
+    from houston_daemon.recorder.people.cleaning import Asked
 
 
 class Rollout(NamedTuple):
@@ -50,6 +53,8 @@ class Store:
     """What the supervisor hears after the commit."""
     later: list[Callable[[], None]] = field(default_factory=list)
     """Changes of memory that hold only once the transaction is on disk."""
+    cleaning: list["Asked"] = field(default_factory=list)
+    """Orders to free hosts, from the commit on until the process for them begins."""
     draining: bool = False
     sound: set[str] = field(default_factory=set)
     """Rollouts whose context was checked since the start."""

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from houston_daemon.recorder import control_state
-from houston_daemon.recorder.people import erasing, operate
+from houston_daemon.recorder.people import cleaning, erasing, operate
 from houston_daemon.recorder.people import say as people
 from houston_daemon.recorder.people.identity import Peer, author
 from houston_daemon.recorder.people.roles import NotAllowed
@@ -20,6 +20,7 @@ from houston_shared.wire import (
     Ack,
     AskStatus,
     Bookmark,
+    CleanRollouts,
     Control,
     ControlRequest,
     Denied,
@@ -144,6 +145,8 @@ class FromPerson(Work):
                 self._reply = operate.start(store, message, who)
             case EraseBodies() as message:
                 self._reply = erasing.erase(store, message, who)
+            case CleanRollouts() as message:
+                self._reply = cleaning.clean(store, message, who)
             case StopDaemon() as message:
                 self._reply = operate.stop(store, message, who)
             case AskStatus():

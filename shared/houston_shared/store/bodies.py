@@ -226,6 +226,22 @@ class Erased(Record, frozen=True):
     role: str = ""
 
 
+class Cleaned(Record, frozen=True):
+    """What an ended rollout kept on its host was freed."""
+
+    by: str
+    """Who asked."""
+    bytes: int
+    snapshots: bool = False
+    """Whether its snapshots went, too."""
+    left: str = ""
+    """Why something is left; empty when all went that was meant to."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
 class Repaired(Record, frozen=True):
     """A repair set events aside, or took some whose place in the chain could not be checked."""
 
@@ -265,6 +281,7 @@ TYPES: dict[str, type[Record]] = {
     "refused": RefusedAttempt,
     "erased": Erased,
     "repaired": Repaired,
+    "cleaned": Cleaned,
 }
 """Kind of an event → type of its body."""
 ASIDE = "aside"

@@ -56,6 +56,7 @@ RULES: dict[str, Rule] = {
     "refused": derive_rollout.clock,
     "erased": derive_rollout.clock,  # rows that change are derived again from the remainders
     "repaired": derive_rollout.clock,
+    "cleaned": derive_rollout.clock,
 }
 
 TABLES: dict[str, str] = {

@@ -29,6 +29,7 @@ LEAST: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),
     wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
+    wire.CleanRollouts: ("operator", "freeing what rollouts keep on the host"),
     wire.StopDaemon: ("operator", "stopping the daemon"),
 }
 """Least role for each message, and what it does in words."""
