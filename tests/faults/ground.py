@@ -30,6 +30,7 @@ from houston_shared.task import load_task
 from tests.faults.history import History, Spoken
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive, command_line
+from tests.support.terminals import end_terminals
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "small"
@@ -167,10 +168,7 @@ class Ground:
         if self.lives:
             self.signal(signal.SIGKILL)
             self.ended()
-        rollouts = [folder.name for folder in (self.folder / "host" / "rollouts").glob("*")]
-        command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
-        command += [str(self.folder / "host"), *rollouts]
-        subprocess.run(command, check=False, timeout=60)
+        end_terminals(self.folder / "host")
         end_left_over(self.home)
 
     def log(self, lines: int = 30) -> str:

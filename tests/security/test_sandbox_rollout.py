@@ -34,7 +34,7 @@ def test_the_agent_hears_of_a_limit_and_the_rollout_goes_on(station: Station) ->
     ]
     station.start()
     (rollout,) = station.rollout(file, station.script(steps))
-    station.until(lambda: len(station.steps(rollout)) >= 3)
+    station.until(lambda: station.closed(rollout) >= 3)
     (status,) = station.json("daemon", "status")
     assert status["limits"] in ("cgroup2", "cgroup1", "watchdog")
     assert station.show(rollout)["limited_by"] == status["limits"]

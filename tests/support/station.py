@@ -28,7 +28,7 @@ source = "workspace"
 
 [evaluate]
 command = "python3 evaluate.py"
-seconds = 8
+seconds = {seconds}
 
 [sampling]
 {sampling}
@@ -109,7 +109,8 @@ class Station:
         )
 
     def task(self, name: str = "probe", **options: Any) -> Path:
-        """Write a task folder; options: budget, sampling (TOML lines), files, sandbox, evaluate."""
+        """Write a task folder; options: budget, sampling (TOML lines), files, sandbox, evaluate,
+        seconds (that an evaluator may take)."""
         folder = self.folder / "tasks" / name
         (folder / "workspace").mkdir(parents=True, exist_ok=True)
         for path, content in options.get("files", {"README.md": "Hello.\n"}).items():
@@ -122,6 +123,7 @@ class Station:
             sandbox=options.get("sandbox", "bubblewrap"),
             budget=options.get("budget", ""),
             sampling=options.get("sampling", ""),
+            seconds=options.get("seconds", 8),
         )
         (folder / "task.toml").write_text(text)
         return folder / "task.toml"
@@ -155,12 +157,17 @@ class Station:
 
     def ended(self, rollout: str, seconds: float = 120) -> dict[str, Any]:
         """Wait until a rollout has ended; its record."""
+        over = ("finished", "failed", "cancelled")
+        self.until(lambda: self.state(rollout) in over, seconds, f"{rollout} ends")
+        return self.show(rollout)
 
-        def over() -> dict[str, Any] | None:
-            row = self.show(rollout)
-            return row if row["state"] in ("finished", "failed", "cancelled") else None
+    def state(self, rollout: str) -> str:
+        """Its state. Who waits asks the database: a command twenty times a second is a load."""
+        return str(self.query("SELECT state FROM rollouts WHERE id = ?", rollout)[0][0])
 
-        return self.until(over, seconds, f"{rollout} ends")
+    def closed(self, rollout: str) -> int:
+        """How many of its steps are closed."""
+        return int(self.query("SELECT steps FROM rollouts WHERE id = ?", rollout)[0][0])
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Rows straight from the database, for what no command shows."""

@@ -168,7 +168,7 @@ def test_a_full_disk(station: Station, small_disk: Callable[[int], None]) -> Non
         ] * 400
         task = station.task(budget="steps = 500")
         (rollout,) = station.rollout(task, station.script(steps))
-        station.until(lambda: len(station.steps(rollout)) >= 3, why="three steps")
+        station.until(lambda: station.closed(rollout) >= 3, why="three steps")
         small_disk(0)
         station.until(
             lambda: "full" in station.json("daemon", "status")[0]["last_error"].lower(),

@@ -1,6 +1,9 @@
 """What a person says reaches the agent: next, wake, interrupt; edited, withdrawn, in order."""
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from tests.support.station import Station
 
@@ -10,8 +13,16 @@ SLEEPER: list[dict[str, Any]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    """One daemon for the module: nothing here ends it."""
+    made = Station(tmp_path_factory.mktemp("station"))
+    made.start()
+    yield made
+    made.clear()
+
+
 def sleeping(station: Station, steps: list[dict[str, Any]] = SLEEPER) -> str:
-    station.start()
     task = station.task(budget="sleep_seconds = 3600")
     (rollout,) = station.rollout(task, station.script(steps))
     station.until(
@@ -55,7 +66,6 @@ def test_interrupt_ends_the_waiting_for_a_command_but_not_the_command(station: S
             "calls": [{"name": "get_session_status", "arguments": {"session_id": "main"}}],
         },
     ]
-    station.start()
     task = station.task(budget="command_seconds = 600")
     (rollout,) = station.rollout(task, station.script(steps))
     station.until(
@@ -81,12 +91,12 @@ def test_interrupt_stops_a_sample_in_flight(station: Station) -> None:
             "calls": [{"name": "list_files", "arguments": {"path": "."}}],
         }
     ]
-    station.start()
     (rollout,) = station.rollout(station.task(budget="steps = 1"), station.script(steps))
-    station.until(lambda: station.show(rollout)["state"] == "running", why="it samples")
-    station.until(lambda: "sampl" in station.show(rollout).get("activity", ""), why="it samples")
+    sampling = "SELECT 1 FROM rollouts WHERE id=? AND state='running' AND activity LIKE 'sampl%'"
+    station.until(lambda: station.query(sampling, rollout), why="it samples")
+    assert "sampl" in station.show(rollout)["activity"]
     station.run("guide", rollout, "think again", "--interrupt")
-    station.until(lambda: station.steps(rollout), why="the step is closed")
+    station.until(lambda: station.closed(rollout), why="the step is closed")
     step = station.steps(rollout)[0]
     assert step["calls"] == []
     assert "[interrupted by a person]" in step["observation"]
@@ -101,9 +111,8 @@ def test_pause_and_resume(station: Station) -> None:
             "calls": [{"name": "list_files", "arguments": {"path": "."}}],
         }
     ] * 10
-    station.start()
     (rollout,) = station.rollout(station.task(), station.script(steps))
-    station.until(lambda: len(station.steps(rollout)) >= 2, why="two steps")
+    station.until(lambda: station.closed(rollout) >= 2, why="two steps")
     station.run("rollout", "pause", rollout)
     assert station.show(rollout)["state"] == "paused"
     station.run("rollout", "resume", rollout)

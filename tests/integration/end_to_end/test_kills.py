@@ -49,7 +49,7 @@ def test_daemon_killed_in_mid_step(station: Station) -> None:
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(STEPS))
     for reached in (3, 9, 15):
-        station.until(lambda n=reached: len(station.steps(rollout)) >= n, why=f"step {reached}")
+        station.until(lambda n=reached: station.closed(rollout) >= n, why=f"step {reached}")
         station.kill_daemon()
         before = station.steps(rollout)
         station.start()
@@ -98,7 +98,7 @@ def test_engine_killed_in_mid_sample(station: Station) -> None:
     station.start()
     budget = "steps = 4\nminimum_steps = 4\nanswer_tokens = 80\nsleep_seconds = 1\n"
     (rollout,) = station.rollout(station.task(budget=budget), "embedded")
-    station.until(lambda: len(station.steps(rollout)) >= 2, 240, "two steps")
+    station.until(lambda: station.closed(rollout) >= 2, 240, "two steps")
     time.sleep(0.5)
     kill(station.process("houston_daemon.engines.embedded"))
     record = station.ended(rollout, 300)
@@ -129,7 +129,7 @@ def test_stop_and_start_with_a_sleeping_agent(station: Station) -> None:
 def test_nothing_is_left_running(station: Station, who: str) -> None:
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(STEPS))
-    station.until(lambda: station.steps(rollout), why="the first step")
+    station.until(lambda: station.closed(rollout), why="the first step")
     worker = station.process("houston_daemon.rollout.worker", rollout)
     daemon = station.pid
     end: dict[str, Callable[[], Any]] = {

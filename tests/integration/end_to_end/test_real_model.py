@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 BUDGET = """
 steps = 8
 minimum_steps = 8
-answer_tokens = 112
+answer_tokens = 96
 sleep_seconds = 1
 evaluations = 2
 command_seconds = 1
@@ -34,7 +34,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
 def rollouts(station: Station) -> list[str]:
     """Three rollouts of at least eight steps; one is guided while it runs."""
     ids = station.rollout(station.task(budget=BUDGET), "embedded", n=3)
-    station.until(lambda: station.steps(ids[0]), 240, "the first step")
+    station.until(lambda: station.closed(ids[0]), 240, "the first step")
     (said,) = station.json("guide", ids[0], GUIDANCE)
     assert said["state"] == "queued"
     for rollout in ids:
@@ -96,7 +96,7 @@ def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None
     budget = "steps = 13\nminimum_steps = 13\nanswer_tokens = 80\nsleep_seconds = 1\n"
     budget += "command_seconds = 1\ncontext_tokens = 1400\n"
     (rollout,) = station.rollout(station.task("forking", budget=budget), "embedded")
-    station.until(lambda: station.steps(rollout), 240, "the first step")
+    station.until(lambda: station.closed(rollout), 240, "the first step")
     station.run("guide", rollout, "Keep notes in notes.md.")
     station.ended(rollout, 500)
     forks: list[tuple[Any, ...]] = station.query(

@@ -33,7 +33,7 @@ def test_a_repaired_rollout_goes_on_from_its_last_sound_step(station: Station) -
     engine = station.script(steps)
     hurt, other = station.rollout(station.task(sandbox="none"), engine, n=2)
     for name in (hurt, other):
-        station.until(lambda n=name: station.show(n)["steps"] >= 4)
+        station.until(lambda n=name: station.closed(n) >= 4)
     station.stop()
     connection = sqlite3.connect(station.home / "houston.db")
     with connection:
@@ -44,7 +44,7 @@ def test_a_repaired_rollout_goes_on_from_its_last_sound_step(station: Station) -
     connection.close()
 
     station.start()
-    station.until(lambda: station.show(hurt)["state"] == "paused")
+    station.until(lambda: station.state(hurt) == "paused")
     row = station.show(hurt)
     assert row["reason"] == f"CORRUPT rollout={hurt} first bad seq={seq}; no backup available"
     assert station.ended(other)["state"] == "finished", "the others go on"

@@ -1,5 +1,7 @@
 """What tools may throw at an agent, an annotator and the store."""
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,25 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"thought": "try", "calls": [{"name": name, "arguments": arguments}]}
 
 
+@pytest.fixture(scope="module")
+def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    """One daemon for the module: nothing here ends it."""
+    made = Station(tmp_path_factory.mktemp("station"))
+    made.start()
+    yield made
+    made.clear()
+
+
+NUMBERS = count(1)
+
+
 @pytest.fixture
 def run(station: Station) -> Any:
     """Run a script to its end on a fresh task; the steps."""
 
     def play(steps: list[dict[str, Any]], **task: Any) -> list[dict[str, Any]]:
-        station.start()
-        (rollout,) = station.rollout(station.task(**task), station.script(steps))
+        name = f"probe-{next(NUMBERS)}"
+        (rollout,) = station.rollout(station.task(name, **task), station.script(steps, name))
         record = station.ended(rollout)
         assert record["state"] == "finished", record
         station.run("verify")
@@ -38,11 +52,12 @@ def run(station: Station) -> Any:
         ("crashes", "raise SystemExit('the answer is 42')", "failed with exit code 1"),
         ("prints nonsense", "print('I think it is fine')", "not one JSON object"),
         ("scores past the scale", "print('{\"overall_score\": 250}')", "between 0 and 100"),
-        ("hangs", "import time; time.sleep(600)", "longer than 8 s"),
+        ("hangs", "import time; time.sleep(600)", "longer than 2 s"),
     ],
 )
 def test_an_evaluator_that(run: Any, name: str, evaluate: str, says: str) -> None:
-    steps = run([call("eval"), call("list_files", path=".")], evaluate=evaluate)
+    seconds = 2 if name == "hangs" else 8  # it is also asked at the end
+    steps = run([call("eval"), call("list_files", path=".")], evaluate=evaluate, seconds=seconds)
     assert says in steps[0]["observation"], name
     assert "the answer is 42" not in steps[0]["observation"], "an evaluator's words may hold hints"
     assert "evaluations left 3 of 3" in steps[0]["observation"], "its failure costs no submission"

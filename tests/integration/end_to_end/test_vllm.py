@@ -74,7 +74,7 @@ def test_a_vllm_killed_in_mid_sample_is_started_again_and_the_step_is_one_step(
     task = station.task("killed", budget=budget)
     task.write_text('tools = ["think", "list_files", "finish"]\n' + task.read_text())
     (id,) = station.rollout(task, "vllm")
-    station.until(lambda: len(station.steps(id)) >= 2, 120, "two steps")
+    station.until(lambda: station.closed(id) >= 2, 120, "two steps")
     station.until(
         lambda: station.query("SELECT 1 FROM rollouts WHERE id=? AND activity='sampling'", id),
         30,

@@ -39,11 +39,11 @@ def test_made_under_load_restored_elsewhere_and_gone_on_with(
     engine = station.script([{**STEP, "delay": 0.05}] * 600)
     station.start()
     one, two = station.rollout(station.task(sandbox="none"), engine, n=2)
-    station.until(lambda: station.show(one)["steps"] >= 3)
+    station.until(lambda: station.closed(one) >= 3)
     (made,) = station.json("backup")
     (shown,) = station.json("backup", "--list")
     assert shown == made
-    station.until(lambda: station.show(one)["steps"] > 5, why="it goes on beside the backup")
+    station.until(lambda: station.closed(one) > 5, why="it goes on beside the backup")
     later = {name: station.show(name)["steps"] for name in (one, two)}
     for name in (one, two):
         station.run("rollout", "cancel", name)
@@ -65,7 +65,7 @@ def test_made_under_load_restored_elsewhere_and_gone_on_with(
         for name in (one, two):
             assert other.show(name)["paused_by"] == "restore", "a person decides"
             other.run("rollout", "resume", name)
-            other.until(lambda n=name: other.show(n)["steps"] > then[n], why=f"{name} goes on")
+            other.until(lambda n=name: other.closed(n) > then[n], why=f"{name} goes on")
     finally:
         other.clear()
     assert other.run("verify").stdout.startswith("Sound")
@@ -76,7 +76,7 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
     engine = station.script([{**STEP, "delay": 0.05}] * 600)
     station.start()
     (rollout,) = station.rollout(station.task(sandbox="none"), engine)
-    station.until(lambda: station.show(rollout)["steps"] >= 2)
+    station.until(lambda: station.closed(rollout) >= 2)
     (made,) = station.json("backup")
     other = real.Station(tmp_path / "other")
     other.folder.mkdir()
@@ -94,7 +94,7 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
         before = held["steps"]
         terminal = station.host_root / "rollouts" / rollout
         steps = station.show(rollout)["steps"]
-        station.until(lambda: station.show(rollout)["steps"] > steps, why="the first goes on")
+        station.until(lambda: station.closed(rollout) > steps, why="the first goes on")
         assert (terminal / "holder").read_text() == str(station.home)
         station.stop()
         other.run("rollout", "resume", rollout)
@@ -105,13 +105,13 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
         assert other.show(rollout)["steps"] == before
         (terminal / "holder").unlink()
         other.run("rollout", "resume", rollout)
-        other.until(lambda: other.show(rollout)["steps"] > before, why="a person decided")
+        other.until(lambda: other.closed(rollout) > before, why="a person decided")
         station.start()
         held = station.until(lambda: _paused_by(station, rollout, "host"), 20, "now the first")
         assert str(other.home) in held["reason"]
         station.run("rollout", "cancel", rollout)
         last = other.show(rollout)["steps"]
-        other.until(lambda: other.show(rollout)["steps"] > last, why="nobody ended its terminals")
+        other.until(lambda: other.closed(rollout) > last, why="nobody ended its terminals")
     finally:
         other.clear()
     assert other.run("verify").stdout.startswith("Sound")

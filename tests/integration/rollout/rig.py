@@ -24,6 +24,7 @@ from houston_shared.config import Configuration
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec, StepRecord
 from houston_shared.task import load_task
+from tests.support.terminals import end_terminals
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["houston_daemon.rollout.worker"])
@@ -51,6 +52,7 @@ class Rig:
             if process.is_alive():
                 process.kill()
             process.join(5)
+        end_terminals(self.folder / "host")
         self.recorder.stop()
         self._context.destroy(linger=0)
 

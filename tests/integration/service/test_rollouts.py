@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,11 @@ def task(station: Station, **options: Any) -> Path:
     return station.task(**{"sandbox": "none", **options})
 
 
-def stored(station: Station, rollout: str) -> int:
-    """Closed steps in the database."""
-    return int(station.query("SELECT steps FROM rollouts WHERE id = ?", rollout)[0][0])
-
-
-def state(station: Station, rollout: str) -> str:
-    return str(station.query("SELECT state FROM rollouts WHERE id = ?", rollout)[0][0])
-
-
 def over(station: Station, rollout: str, seconds: float = 90) -> str:
     """Wait until a rollout has ended; how."""
     ended = ("finished", "failed", "cancelled")
-    station.until(lambda: state(station, rollout) in ended, seconds, f"{rollout} ends")
-    return state(station, rollout)
+    station.until(lambda: station.state(rollout) in ended, seconds, f"{rollout} ends")
+    return station.state(rollout)
 
 
 def numbers(station: Station, rollout: str) -> list[int]:
@@ -93,16 +85,16 @@ def test_more_rollouts_than_workers_wait_in_queued(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__MAX_ROLLOUTS"] = "2"
     station.start()
     ids = station.rollout(task(station), station.script(thinking(4, 0.5)), 4)
-    station.until(lambda: [state(station, r) for r in ids].count("running") == 2)
-    station.until(lambda: any(stored(station, r) for r in ids))
-    assert [state(station, r) for r in ids].count("queued") == 2
+    station.until(lambda: [station.state(r) for r in ids].count("running") == 2)
+    station.until(lambda: any(station.closed(r) for r in ids))
+    assert [station.state(r) for r in ids].count("queued") == 2
     assert [over(station, r) for r in ids] == ["finished"] * 4
 
 
 def test_a_killed_worker_is_started_again_and_goes_on(station: Station) -> None:
     station.start()
     (rollout,) = station.rollout(task(station), station.script(thinking(12, 0.2)))
-    station.until(lambda: stored(station, rollout) >= 2)
+    station.until(lambda: station.closed(rollout) >= 2)
     first = worker(station, rollout)
     os.kill(first, signal.SIGKILL)
     station.until(lambda: not alive(first))
@@ -138,7 +130,7 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
     (rollout,) = station.rollout(
         task(station, sandbox="bubblewrap"), station.script([*steps, *thinking(1, 600)])
     )
-    station.until(lambda: stored(station, rollout) >= 1)
+    station.until(lambda: station.closed(rollout) >= 1)
     assert has_left(station.host_root, rollout)
     place = socket_for(station.host_root / "rollouts" / rollout / "terminals")
     server = subprocess.check_output(["tmux", "-S", place, "display-message", "-p", "#{pid}"])
@@ -176,11 +168,11 @@ def running(station: Station, rollout: str) -> bool:
 def test_a_stop_leaves_rollouts_running_and_a_start_goes_on(station: Station) -> None:
     station.start()
     ids = station.rollout(task(station), station.script(thinking(8, 0.3)), 2)
-    station.until(lambda: all(stored(station, r) >= 2 for r in ids))
+    station.until(lambda: all(station.closed(r) >= 2 for r in ids))
     workers = [worker(station, r) for r in ids]
     station.stop()
     assert not any(alive(pid) for pid in workers)
-    assert [state(station, r) for r in ids] == ["running"] * 2
+    assert [station.state(r) for r in ids] == ["running"] * 2
     station.start()
     assert [over(station, r) for r in ids] == ["finished"] * 2
     assert [numbers(station, r) for r in ids] == [list(range(1, 10))] * 2
@@ -189,7 +181,7 @@ def test_a_stop_leaves_rollouts_running_and_a_start_goes_on(station: Station) ->
 def test_a_killed_daemon_takes_its_workers_along_and_the_next_goes_on(station: Station) -> None:
     station.start()
     ids = station.rollout(task(station), station.script(thinking(8, 0.3)), 2)
-    station.until(lambda: all(stored(station, r) >= 2 for r in ids))
+    station.until(lambda: all(station.closed(r) >= 2 for r in ids))
     workers = [worker(station, r) for r in ids]
     station.kill_daemon()
     station.until(lambda: not any(alive(pid) for pid in workers), 10, "no orphans")
@@ -202,7 +194,7 @@ def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(station: Station) -
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "60"
     station.start()
     (rollout,) = station.rollout(task(station), station.script(thinking(6, 0.3)))
-    station.until(lambda: stored(station, rollout) >= 2)
+    station.until(lambda: station.closed(rollout) >= 2)
     pid, runs = station.pid, worker(station, rollout)
     os.kill(runs, signal.SIGSTOP)  # it cannot drain
     os.kill(pid, signal.SIGTERM)
@@ -220,7 +212,7 @@ def test_a_worker_that_does_not_drain_is_ended(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "0.5"
     station.start()
     (rollout,) = station.rollout(task(station), station.script(thinking(6, 0.3)))
-    station.until(lambda: stored(station, rollout) >= 2)
+    station.until(lambda: station.closed(rollout) >= 2)
     runs = worker(station, rollout)
     os.kill(runs, signal.SIGSTOP)
     assert "stopped" in station.run("daemon", "stop").stdout
@@ -235,7 +227,7 @@ def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> No
     station.start()
     pid = station.pid
     (rollout,) = station.rollout(task(station), station.script(thinking(20, 0.2)))
-    station.until(lambda: stored(station, rollout) >= 2)
+    station.until(lambda: station.closed(rollout) >= 2)
     runs = worker(station, rollout)
     foreign = sqlite3.connect(station.home / "houston.db", timeout=10)
     foreign.execute("DROP TABLE steps")
@@ -246,6 +238,23 @@ def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> No
     assert "writer failed: " in log
     assert "ended with exit code 70" in log
     station.run("daemon", "status", code=69)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    """A station with engines that cannot sample."""
+    made = Station(tmp_path_factory.mktemp("odd"))
+    made.home.mkdir()
+    (made.folder / "broken.jsonl").write_text('{"thought": "a"}\n{"thoughts": "b"}\n')
+    (made.folder / "empty.jsonl").touch()
+    (made.home / "houston.toml").write_text(
+        '[engines.far]\nkind = "token"\nurl = "http://127.0.0.1:9/v1"\n'
+        '[engines.bare]\nkind = "chat"\n'
+        '[engines.odd]\nkind = "token"\nurl = "node:8000"\n'
+    )
+    made.start()
+    yield made
+    made.clear()
 
 
 @pytest.mark.parametrize(
@@ -260,20 +269,11 @@ def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> No
         ("odd", 78, "node:8000"),
     ],
 )
-def test_engines_that_cannot_sample(station: Station, engine: str, code: int, names: str) -> None:
-    station.home.mkdir()
-    (station.folder / "broken.jsonl").write_text('{"thought": "a"}\n{"thoughts": "b"}\n')
-    (station.folder / "empty.jsonl").touch()
-    (station.home / "houston.toml").write_text(
-        '[engines.far]\nkind = "token"\nurl = "http://127.0.0.1:9/v1"\n'
-        '[engines.bare]\nkind = "chat"\n'
-        '[engines.odd]\nkind = "token"\nurl = "node:8000"\n'
-    )
-    station.start()
-    done = station.run("rollout", "start", str(task(station)), "--engine", engine, code=code)
+def test_engines_that_cannot_sample(odd: Station, engine: str, code: int, names: str) -> None:
+    done = odd.run("rollout", "start", str(task(odd)), "--engine", engine, code=code)
     assert names in done.stderr
     assert done.stderr.startswith("houston: ")
-    assert not station.query("SELECT 1 FROM rollouts")
+    assert not odd.query("SELECT 1 FROM rollouts")
 
 
 @pytest.mark.parametrize("words", [["-n", "0"], ["-n", "many"], []])
