@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.service.workers import DEATHS_LIMIT
 from houston_shared import wire
 from tests.faults import loads, spared
 from tests.faults.ground import Ground, Speaker, history
@@ -83,6 +84,7 @@ class Segment:
         self.ground = Ground(folder)
         self.ground.environment |= spared.made(folder / "deaths")
         self._deaths = spared.Deaths(folder / "deaths")
+        assert spared.SHARE + 2 <= DEATHS_LIMIT
         self.result = Result()
         self._dice = dice
         self._wanted = {"null": cheap, "station": stations}

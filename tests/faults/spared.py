@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.rollout import ingest_client
-from houston_daemon.service.workers import DEATHS_LIMIT
 from houston_shared import faults, wire
 
 VARIABLE = "HOUSTON_SPARED"
-SHARE = DEATHS_LIMIT - 2
-"""Deaths that are left are for those that nobody counts: a fork that dies before it is a worker."""
+SHARE = 3
+"""Below the supervisor's limit by those that nobody counts: a fork that dies before it is a
+worker."""
 DEADLY = frozenset({"kill", "exit", "raise"})
 
 

@@ -11,6 +11,6 @@ import sys
 if "houston_daemon.service.nursery" in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
     from tests.faults import spared, witness
 
-    if spared.VARIABLE in os.environ:
-        spared.attend(os.environ[spared.VARIABLE])
+    if folder := os.environ.get(spared.VARIABLE):
+        spared.attend(folder)
     witness.attend(os.environ["HOUSTON_WITNESS"])
