@@ -4,6 +4,8 @@
 #   make soak    daemon, workers and engines killed over and over, for long
 #   make bench   figures as JSON in bench/results/
 .DEFAULT_GOAL := help
+# Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test soak bench lint types layers unit system test-system engine pictures clean
 
 VENV   := .venv
@@ -73,9 +75,10 @@ types: $(BIN)/.dev
 layers: $(BIN)/.dev
 	$(BIN)/lint-imports
 
-# Real processes on two cores get in each other's way: what fails beside others must pass alone.
+# Tests wait about as long as they work, so three at a time keep two cores busy. Real processes get
+# in each other's way: what fails beside others must pass alone.
 unit: $(BIN)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.

@@ -226,7 +226,8 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-        os.environ.update(HOME=str(place), PATH="/usr/bin:/bin")
+        os.environ["HOME"] = str(place)
+    os.environ["PATH"] = "/usr/bin:/bin"  # the system's own programs, none that start others
     print(json.dumps(asyncio.run(attempt_all(place))))
 
 
