@@ -121,6 +121,9 @@ class Handler(BaseHTTPRequestHandler):
         odd = b'{"organic": [{"title": "half \\ud800 pair", "link": "https://f.org"}]}'
         self.send(odd if self.asked["q"] == "odd" else {"organic": organic})
 
+    def at_hanging_search(self) -> None:
+        self.at_hanging()
+
     def at_hanging(self) -> None:
         self.server.let_go.wait(20)
         self.close_connection = True

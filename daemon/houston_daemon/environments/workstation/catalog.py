@@ -6,6 +6,7 @@ from houston_daemon.environments.workstation.actions_file import FILE_ACTIONS
 from houston_daemon.environments.workstation.actions_system import SYSTEM_ACTIONS
 from houston_daemon.environments.workstation.browse.actions import BROWSE_ACTIONS
 from houston_daemon.environments.workstation.parse.actions import PARSE_ACTIONS
+from houston_daemon.environments.workstation.search.actions import SEARCH_ACTIONS
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Task
 
@@ -15,6 +16,7 @@ ACTIONS: dict[str, type[Arguments]] = {
         *COMMAND_ACTIONS,
         *FILE_ACTIONS,
         *PARSE_ACTIONS,
+        *SEARCH_ACTIONS,
         *BROWSE_ACTIONS,
         *SYSTEM_ACTIONS,
     )

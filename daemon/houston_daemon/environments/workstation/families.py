@@ -13,6 +13,7 @@ import msgspec
 
 from houston_daemon.environments.arguments import Arguments
 from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.retrieval.searcher import make_searcher
 from houston_daemon.environments.workstation.browse.cache import PageCache
 from houston_daemon.environments.workstation.browse.family import BrowseActions
 from houston_daemon.environments.workstation.browse.fetch import Fetcher
@@ -22,6 +23,7 @@ from houston_daemon.environments.workstation.observations import Observation
 from houston_daemon.environments.workstation.parse.converter import Converter
 from houston_daemon.environments.workstation.parse.endpoint import Endpoint
 from houston_daemon.environments.workstation.parse.family import ParseActions
+from houston_daemon.environments.workstation.search.family import SearchActions
 from houston_daemon.environments.workstation.state import State
 from houston_daemon.hosts.protocol import Host
 from houston_shared.config import BrowseTool, MultimodalTool
@@ -69,7 +71,8 @@ def families(
         characters=characters,
     )
     endpoint = Endpoint(media, _of_environment(media.api_key_env))
-    return ParseActions(host, converter, endpoint, files.write), browse
+    search = SearchActions(make_searcher(spec, task))
+    return ParseActions(host, converter, endpoint, files.write), search, browse
 
 
 def _of_environment(name: str) -> str:

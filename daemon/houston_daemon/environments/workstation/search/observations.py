@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-
 from houston_daemon.environments.retrieval.protocol import Hit
 from houston_daemon.environments.workstation.observations import Observation
 from houston_daemon.environments.workstation.render import Text, render
