@@ -157,3 +157,27 @@ def test_the_failing_line_is_named(tmp_path: Path, case: str) -> None:
 
 def test_no_log_has_no_failing_line(tmp_path: Path) -> None:
     assert failing_line(tmp_path / "none") == ""
+
+
+NAMED = """
+import ctypes
+ctypes.CDLL(None).prctl(15, b"\\xff) Z \\xfe")
+print("named", flush=True)
+input()
+"""
+
+
+def test_a_process_may_have_any_name(tmp_path: Path) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", NAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"named\n"
+        assert start_time(other.pid) is not None
+        made, child = started(tmp_path)
+        made.stop()
+        assert start_time(child) is None
+    finally:
+        other.kill()
+        other.communicate()

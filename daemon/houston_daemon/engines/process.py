@@ -228,10 +228,11 @@ def _session_of(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third (state) on; empty when there is no such process."""
+    """Fields of /proc/PID/stat from the third (state) on; empty when there is no such process, or
+    none that this user may see. The second, its name, is any bytes that it likes."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
     return text.rpartition(")")[2].split()
 
