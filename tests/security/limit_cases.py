@@ -43,6 +43,9 @@ CASES = {
         "processes",
     ),
     "8 GB of memory": Case(f'python3 -c "import time\n{_EAT}"', "memory"),
+    "files in shared memory": Case(
+        "for i in {1..14}; do head -c 30M /dev/zero >/dev/shm/$i; done; sleep 3", "memory"
+    ),
     "a sparse file of 100 GB": Case("truncate -s 100G big", "file size"),
     "a real one, by a program that looks": Case(
         "python3 -c \"open('big', 'wb').write(bytes(100 << 20))\"", "", "File too large"

@@ -140,13 +140,15 @@ class Guard:
 
     def _mind_memory(self, found: dict[str, Used]) -> bool:
         most = self._limits.memory
-        if not most or self.groups.doors or sum(used.memory for used in found.values()) <= most:
+        shared = sum(used.shared for used in found.values())
+        resident = sum(used.memory for used in found.values())
+        if not most or self.groups.doors or resident + shared <= most:
             return False
         everyone = [pid for used in found.values() for pid in used.pids]
-        if usage.proportional(everyone) <= most:
+        if usage.proportional(everyone) + shared <= most:
             return False
         said = f"More than {size(most)} were used"
-        self._end_most(found, lambda _, used: used.memory, "memory", said)
+        self._end_most(found, lambda _, used: used.memory + used.shared, "memory", said)
         return True
 
     def _mind_disk(self, found: dict[str, Used]) -> None:

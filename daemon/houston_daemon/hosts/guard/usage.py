@@ -26,6 +26,8 @@ class Used:
     tasks: int = 0
     memory: int = 0
     """Bytes, resident and not shared with a file."""
+    shared: int = 0
+    """Bytes of files in the sandbox' own /dev/shm, which stay when who wrote them has ended."""
     written: int = 0
     """Bytes that its living processes have sent to disks."""
 
@@ -46,6 +48,8 @@ def by_sandbox(pids: Iterable[int]) -> dict[str, Used]:
         used.tasks += tasks
         used.memory += (int(pages[1]) - int(pages[2])) * _PAGE
         used.written += _written(pid)
+    for used in found.values():
+        used.shared = next((held for pid in used.pids if (held := _shared(pid)) >= 0), 0)
     return found
 
 
@@ -110,6 +114,18 @@ def end(targets: Callable[[], set[int]], held: bool) -> int:
         processes.send(found, signal.SIGKILL)
         time.sleep(_PAUSE)
     return len(told)
+
+
+def _shared(pid: int) -> int:
+    """Bytes in the /dev/shm that a process sees, 0 in the machine's own; −1 when it has ended."""
+    place = f"/proc/{pid}/root/dev/shm"
+    try:
+        if os.stat(place).st_dev == os.stat("/proc/self/root/dev/shm").st_dev:  # noqa: PTH116
+            return 0
+        known = os.statvfs(place)
+    except OSError:
+        return -1
+    return (known.f_blocks - known.f_bfree) * known.f_frsize
 
 
 def _written(pid: int) -> int:
