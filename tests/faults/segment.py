@@ -244,7 +244,7 @@ class Segment:
         found = []
         for pid in self._processes(word):
             rollout = spared.rollout_in(command_line(Path(f"/proc/{pid}")).split())
-            if not self._deaths.had_its_share(rollout):
+            if not (rollout and self._deaths.had_its_share(rollout)):
                 found.append((pid, rollout))
         return found
 
