@@ -1,5 +1,6 @@
 """What an agent may name, nest or set, and what a power cut leaves, ends neither watch nor host."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from houston_daemon.hosts import emptying
 from houston_daemon.hosts.guard import disk_use, usage
 from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.sandbox import spawn
 from houston_daemon.hosts.terminals.terminal import LocalTerminal
 from tests.support.small_disk import fill, mounted
 
@@ -147,3 +149,21 @@ async def test_a_full_disk_leaves_no_terminal_busy_for_ever(tmp_path: Path) -> N
         finally:
             await host.destroy_terminals()
             await host.close()
+
+
+async def test_a_process_that_is_called_off_while_it_starts_leaves_no_descriptor() -> None:
+    async def start_and_cancel(turns: int) -> None:
+        task = asyncio.create_task(
+            spawn.run_to_end(["sleep", "5"], token=None, seconds=9, stop=None, output_limit=9)
+        )
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    await start_and_cancel(1)  # what the loop opens for its first child stays open
+    before = len(os.listdir("/proc/self/fd"))
+    for turns in range(1, 12):
+        await start_and_cancel(turns)
+    await asyncio.sleep(0.1)
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -48,9 +48,11 @@ async def run_to_end(
             start_new_session=True,
             env={"PATH": os.environ.get("PATH", os.defpath)},
         )
-    except OSError as error:
+    except BaseException as error:
         for stream in (out, err):
             os.close(stream.read_end)
+        if not isinstance(error, OSError):  # it was called off
+            raise
         raise HoustonError(
             f"{argv[0]} could not be started: {error.strerror}.", "The command did not run."
         ) from error

@@ -45,7 +45,7 @@ _NO_CODE = 255
 
 
 class LocalTerminal:
-    """One terminal; make it with `open_terminal` or `find_terminal`."""
+    """One terminal; `LocalHost.terminal` opens it or finds it again."""
 
     def __init__(self, folder: Path, tmux: Tmux, state: TerminalState, command_path: str) -> None:
         self.name = state.name
