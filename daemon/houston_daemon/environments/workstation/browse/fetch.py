@@ -111,7 +111,9 @@ class Fetcher:
             finally:
                 await response.aclose()
             if request.url.scheme not in ("http", "https"):
-                raise Unfetched(f"It redirects to {_short(request.url)}, which is not fetched.")
+                raise Unfetched(
+                    f"It redirects to a {request.url.scheme}: address, which is not fetched."
+                )
         raise Unfetched(
             f"It redirects more than {MOST_REDIRECTS} times, at last to {_short(request.url)}."
         )
@@ -129,8 +131,11 @@ class Fetcher:
             raise Unfetched(str(problem)) from None
         except httpcore.NetworkError as problem:
             if isinstance(problem.__cause__, ssl.SSLError) or "SSL" in str(problem):
-                raise Unfetched(f"{request.url.host}: no secure connection: {problem}") from None
-            raise _Again(f"{request.url.host} cannot be reached: {problem}".rstrip(": ")) from None
+                raise Unfetched(
+                    f"{request.url.host} gives no secure connection: {problem}."
+                ) from None
+            why = str(problem).rstrip(".") or "the connection failed"
+            raise _Again(f"{request.url.host} cannot be reached: {why}.") from None
         except (httpcore.ProtocolError, httpcore.ProxyError, httpx.HTTPError) as problem:
             raise _Again(f"{request.url.host} does not speak HTTP: {problem}") from None
         except (httpx.InvalidURL, ValueError):

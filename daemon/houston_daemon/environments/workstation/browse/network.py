@@ -71,7 +71,7 @@ async def checked(host: str, port: int, private: bool) -> list[str]:
         answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
         reason = getattr(problem, "strerror", "") or "it is no name"
-        raise httpcore.ConnectError(f"{host} is not known: {reason}") from None
+        raise httpcore.ConnectError(f"its name is not known ({reason})") from None
     found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
     if private:
         return found

@@ -25,7 +25,7 @@ MOST_TEXT = 4_000_000
 MOST_LINKS = 5_000
 _HEAP = "-M1500m"
 _STACK = 256 << 20
-_DEPTH = 60_000
+_DEPTH = 20_000
 """Nested elements of a page that are followed; deeper ones give plain text."""
 _PLAIN = "The page is very large or deep: its plain text is shown."
 _LARGE_PAGE = 3_000_000
