@@ -1,7 +1,7 @@
 """Appending to the journal: sequence, hash chain, body, and the derived rows of the same event.
 
 Knows the newest sequence and chain; must be the only writer. It opens no transaction: `mark` and
-`back` keep its own two numbers in step with the savepoints and transactions of `batch`.
+`back` keep its own two numbers in step with the transactions of `batch`.
 """
 
 import sqlite3
@@ -43,7 +43,7 @@ class Body(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A point to come back to when a savepoint or transaction is rolled back."""
+    """A point to come back to when a transaction is rolled back."""
 
     seq: int
     chain: bytes
