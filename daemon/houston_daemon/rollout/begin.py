@@ -93,7 +93,8 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
 async def opened(environment: Environment, line: Line, begun: bool) -> None:
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
-    begun: its head is stored, so its world was made once. Raises Leaving, and HoustonError as `open` does.
+    begun: its head is stored, so its world was made once. Raises Leaving, and HoustonError as
+    `open` does.
     """
     while True:
         try:
