@@ -51,6 +51,7 @@ PAGES = {
             ("Sampling", "[sampling]"),
             ("Search", "[search]"),
             ("Browse", "[browse]"),
+            ("Questions", "[questions]"),
         ],
     ),
 }

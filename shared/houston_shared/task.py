@@ -95,6 +95,24 @@ class Search(Settings, frozen=True):
     and perhaps `id` and `url` in each line, beside the task file; empty for the node's provider."""
 
 
+Split = Literal["train", "test"]
+
+
+class Questions(Settings, frozen=True):
+    """What `search_qa` asks."""
+
+    file: str = ""
+    """JSON Lines file beside the task file: `question`, `answers`, and perhaps `id` and `split`
+    in each line; a line without a split gets one by the hash of its question, a fifth for `test`.
+    """
+    split: Literal["train", "test", "all"] = "train"
+    """Which questions are asked."""
+    repeat: Positive = 1
+    """How many consecutive seeds get the same question: the size of a group that is compared."""
+    id: str = ""
+    """Ask this one always; empty to choose by the rollout's seed."""
+
+
 class Browse(Settings, frozen=True):
     """What the agent may browse."""
 
@@ -126,8 +144,9 @@ class Task(Settings, frozen=True):
     """What the agent is asked to do: motivation, goal, rules, what it may use."""
     instructions_file: str = ""
     """Text file beside the task file, instead of `instructions`."""
-    environment: Literal["workstation", "null"] = "workstation"
-    """What turns actions into observations; `null` does nothing, for benchmarks."""
+    environment: Literal["workstation", "search_qa", "null"] = "workstation"
+    """What turns actions into observations. `search_qa` asks one of the task's questions over its
+    corpus; `null` does nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
@@ -146,6 +165,8 @@ class Task(Settings, frozen=True):
     """Where the agent's searches look."""
     browse: Browse = Browse()
     """What the agent may browse."""
+    questions: Questions = Questions()
+    """What `search_qa` asks."""
     environment_variables: dict[str, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""

@@ -2,6 +2,7 @@
 
 from houston_daemon.environments.null import NullEnvironment
 from houston_daemon.environments.protocol import Environment, WaitingForSlot
+from houston_daemon.environments.search_qa.environment import SearchQa
 from houston_daemon.environments.workstation.build import build
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
@@ -28,4 +29,6 @@ def make_environment(
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
     if task.environment == "null":
         return NullEnvironment(task)
+    if task.environment == "search_qa":
+        return SearchQa(spec, task, max(600, characters))
     return build(spec, task, max(600, characters), waiting_for_slot, owner)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from houston_daemon.environments.search_qa.catalog import check_task
 from houston_daemon.environments.workstation.catalog import catalog
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask
@@ -12,6 +13,8 @@ def check_names(task: LoadedTask) -> None:
     definition = task.task
     if definition.environment == "workstation":
         catalog(definition)
+    if definition.environment == "search_qa":
+        check_task(task)
     mapped = definition.mapped
     for key, paths in (("read", mapped.read), ("devices", mapped.devices)):
         for path in paths:

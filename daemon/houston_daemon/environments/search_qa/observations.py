@@ -1,0 +1,93 @@
+"""What the actions of search_qa found, and how it reads."""
+
+from typing import Any, ClassVar
+
+from houston_daemon.environments.retrieval.protocol import Hit
+from houston_daemon.environments.workstation.observations import Observation
+from houston_daemon.environments.workstation.render import Text, render
+
+
+class Documents(Observation, frozen=True, kw_only=True):
+    """Documents that a search found."""
+
+    kind: ClassVar[str] = "search"
+    query: str
+    requested_top_k: int
+    total_results: int = 0
+    documents: tuple[Hit, ...] = ()
+    error_code: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Of each document only its name: the text already holds the rest."""
+        return {**super().fields(), "documents": [one.id for one in self.documents]}
+
+
+class DocumentWindow(Observation, frozen=True, kw_only=True):
+    """Numbered lines of one document."""
+
+    kind: ClassVar[str] = "document"
+    bulk: ClassVar[tuple[str, ...]] = ("content",)
+    id: str
+    title: str
+    first_line: int
+    last_line: int
+    total_lines: int
+    content: str
+
+
+class Answered(Observation, frozen=True, kw_only=True):
+    """An answer with its score, or the score of none; the fields of an evaluation."""
+
+    kind: ClassVar[str] = "eval"
+    overall_score: float
+    """100 for an exact match, else 0."""
+    state: str = "scored"
+    counted: bool = True
+    seconds: float = 0.0
+    exact_match: float = 0.0
+    f1: float = 0.0
+    """0 to 1."""
+    question_id: str
+    finished: bool
+    """Whether it ends the rollout."""
+
+
+class TooLate(Observation, frozen=True, kw_only=True):
+    """An answer beyond those that the task allows: the one before stands."""
+
+    kind: ClassVar[str] = "answer"
+    finished: bool = True
+
+
+@render.register
+def _(one: Documents) -> Text:
+    if one.error:
+        return Text(f"Error: {one.error}")
+    if not one.documents:
+        return Text(f"No document has any word of {one.query!r}; use others.")
+    noun = "document" if one.total_results == 1 else "documents"
+    head = f"The best {one.total_results} {noun} for {one.query!r}:"
+    body = "\n".join(_entry(number, hit) for number, hit in enumerate(one.documents, 1))
+    return Text(head, body, "ask for a smaller top_k")
+
+
+def _entry(number: int, hit: Hit) -> str:
+    return f"{number}. [{hit.id}] {hit.title}\n   {hit.snippet}"
+
+
+@render.register
+def _(one: DocumentWindow) -> Text:
+    more = f"; open_document with line_number={one.last_line + 1} goes on"
+    goes_on = more if one.last_line < one.total_lines else ""
+    span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
+    return Text(f"[{one.id}: {one.title}, {span}{goes_on}]", one.content, "a later line_number")
+
+
+@render.register
+def _(one: Answered) -> Text:
+    return Text("The answer is taken." if one.finished else "No answer was given.")
+
+
+@render.register
+def _(one: TooLate) -> Text:
+    return Text("The answer that was given before stands; this one does not count.")

@@ -1,0 +1,122 @@
+"""The question set: JSON Lines, split into train and test so that no question is in both.
+
+Each line is an object with `question`, `answers` (or `golden_answers`), and perhaps `id` and
+`split`. A line without a split gets one by the hash of its question: a fifth are for the test.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments.search_qa.scoring import normal
+from houston_shared.errors import ConfigurationError
+from houston_shared.task import Questions, Split
+
+_MOST = 2_000
+"""Most characters of a question or an answer."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """One question with everything that counts as its answer."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    split: Split
+
+
+def read_questions(file: Path) -> tuple[Question, ...]:
+    """The whole set. Raises ConfigurationError naming the line that is wrong.
+
+    A question that stands twice is an error, in one split or in two: the number of questions would
+    not be what it says, and what is tested might have been trained on.
+    """
+    found: dict[str, tuple[int, Question]] = {}
+    ids: dict[str, int] = {}
+    for number, line in enumerate(_lines(file), 1):
+        if not line.strip():
+            continue
+        question = _question(line, number, f"{file}, line {number}")
+        key = normal(question.question) or question.question
+        if key in found:
+            raise ConfigurationError(
+                f"{file}, line {number}: the question of line {found[key][0]} stands here again."
+            )
+        if question.id in ids:
+            raise ConfigurationError(
+                f"{file}, line {number}: the id {question.id!r} is also that of line "
+                f"{ids[question.id]}."
+            )
+        found[key], ids[question.id] = (number, question), number
+    return tuple(question for _, question in found.values())
+
+
+def chosen(questions: Sequence[Question], settings: Questions, seed: int, where: str) -> Question:
+    """The question of a rollout: `settings.id`, or by its seed.
+
+    The questions of the split stand in an order of their own, the same for every file order;
+    `repeat` consecutive seeds share a question, so seeds 0, 1, … go through all of them once before
+    one comes again. Raises ConfigurationError; where: names the set in it.
+    """
+    if settings.id:
+        for question in questions:
+            if question.id == settings.id:
+                return question
+        raise ConfigurationError(f"{where} has no question with the id {settings.id!r}.")
+    order = sorted(
+        (one for one in questions if settings.split in ("all", one.split)),
+        key=lambda one: _hash(one.id),
+    )
+    if not order:
+        raise ConfigurationError(f"{where} has no question in the split {settings.split!r}.")
+    return order[seed // settings.repeat % len(order)]
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{file} is not UTF-8 text.") from None
+    except OSError as problem:
+        raise ConfigurationError(f"{file} cannot be read: {problem.strerror}.") from None
+
+
+def _question(line: str, number: int, where: str) -> Question:
+    try:
+        found: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ConfigurationError(f"{where}: not JSON.") from None
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{where}: not a JSON object.")
+    text = found.get("question")
+    if not isinstance(text, str) or not text.strip() or len(text) > _MOST:
+        raise ConfigurationError(f"{where}: `question` must be text of 1 to {_MOST} characters.")
+    answers = _texts(found.get("answers", found.get("golden_answers")))
+    if not answers:
+        raise ConfigurationError(f"{where}: `answers` must be a list of one or more texts.")
+    split = found.get("split", "test" if _hash(normal(text)) % 5 == 0 else "train")
+    if split not in ("train", "test"):
+        raise ConfigurationError(f"{where}: `split` is {split!r}; allowed: train, test.")
+    return Question(
+        id=str(found.get("id", number))[:_MOST],
+        question=text.strip(),
+        answers=answers,
+        split=split,
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """The answers; empty when any of them is none."""
+    if not isinstance(value, list):
+        return ()
+    sound = [one for one in value if isinstance(one, str) and one.strip() and len(one) <= _MOST]
+    return tuple(sound) if len(sound) == len(value) else ()
+
+
+def _hash(text: str) -> int:
+    data = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())

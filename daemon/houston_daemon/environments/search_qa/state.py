@@ -1,0 +1,39 @@
+"""What a rollout of search_qa must know again after a restart: one small file on the host.
+
+The question as it was when the rollout began, the index it searches, and every answer by its call,
+so that an answer whose result was not stored is neither lost nor scored twice.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.environments.search_qa.observations import Answered
+from houston_daemon.environments.search_qa.questions import Question
+
+
+class State(msgspec.Struct, kw_only=True):
+    """Everything in the file."""
+
+    question: Question
+    index: str
+    """File name of the corpus's index."""
+    answers: dict[str, Answered] = {}
+    """Call → what was said to it."""
+
+
+def load(file: Path) -> State | None:
+    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
+    return msgspec.json.decode(file.read_bytes(), type=State) if file.is_file() else None
+
+
+def save(file: Path, state: State) -> None:
+    """Write beside, sync, replace. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".new")
+    with beside.open("wb") as written:
+        written.write(msgspec.json.encode(state))
+        written.flush()
+        os.fsync(written.fileno())
+    beside.replace(file)
