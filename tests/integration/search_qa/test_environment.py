@@ -123,6 +123,26 @@ async def test_a_restart_finds_question_corpus_and_answer(tmp_path: Path) -> Non
         await world.again()
 
 
+async def test_a_branch_has_the_question_of_its_parent(tmp_path: Path) -> None:
+    parent = World(tmp_path, "q-02")
+    await parent.environment.open()
+    await parent("answer", text="Jonas Wick")
+    spec = msgspec.structs.replace(parent.spec, rollout="r2", parent="r1", parent_step=2, seed=99)
+    task = msgspec.structs.replace(
+        parent.task, questions=msgspec.structs.replace(parent.task.questions, id="")
+    )
+    branch = make_environment(spec, task)
+    await branch.open(begun=True)
+    assert branch.brief == parent.environment.brief
+    call = Call(id="3.0", name="answer", arguments={"text": "Lars Wick"})
+    result = await branch.act(call, parent.standing, Stop())
+    assert result.fields["overall_score"] == 0.0, "its own answer, not its parent's"
+    again = make_environment(spec, task)
+    parent.file.unlink()
+    await again.open(begun=True)
+    assert again.brief == branch.brief
+
+
 async def test_a_rollout_without_an_answer_scores_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, "q-02")
     await world.environment.open()

@@ -29,21 +29,22 @@ class Document:
     text: str
 
 
-def files(source: Path) -> list[Path]:
+def files(source: Path) -> Iterator[Path]:
     """The corpus's files in a fixed order; no link is followed, hidden names are left out.
 
     Raises OSError when it is not there or a folder may not be read.
     """
     if source.is_file():
-        return [source]
-    found = []
+        yield source
+        return
     for folder, folders, names in os.walk(source, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
+        for name in sorted(names):
             path = Path(folder, name)
-            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
-                found += [path] if not path.is_symlink() and path.is_file() else []
-    return sorted(found)
+            if name.startswith(".") or not name.lower().endswith(SUFFIXES):
+                continue
+            if not path.is_symlink() and path.is_file():
+                yield path
 
 
 def _unreadable(problem: OSError) -> NoReturn:

@@ -23,13 +23,12 @@ from houston_daemon.environments.search_qa.observations import Answered, Documen
 from houston_daemon.environments.search_qa.questions import chosen, read_questions
 from houston_daemon.environments.search_qa.reading import window
 from houston_daemon.environments.search_qa.scoring import exact_match, token_f1
-from houston_daemon.environments.search_qa.state import State, load, save
+from houston_daemon.environments.search_qa.state import State, load, save, state_file
 from houston_daemon.environments.workstation.observations import Failed, Observation
 from houston_daemon.environments.workstation.result import result
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec
 from houston_shared.task import Task
-from houston_shared.terminal_folder import rollout_folder
 
 log = logging.getLogger(__name__)
 _HEAD = 300
@@ -45,7 +44,7 @@ class SearchQa:
         self._characters = characters
         self._catalog = catalog(task)
         self._corpus: Corpus = task_corpus(spec, task)
-        self._file = rollout_folder(Path(spec.host_root), spec.rollout) / "search_qa.json"
+        self._file = state_file(spec, spec.rollout)
         self._state: State | None = None
         self.tools: Sequence[ToolSpec] = self._catalog.tools
         self.brief = ""
@@ -166,10 +165,15 @@ class SearchQa:
         return self._state
 
     def _loaded(self) -> State | None:
+        """The rollout's own state, or for a branch that begins: its parent's, without answers."""
         try:
-            return load(self._file)
+            own = load(self._file)
+            if own is not None or not self._spec.parent:
+                return own
+            parent = load(state_file(self._spec, self._spec.parent))
         except (OSError, msgspec.MsgspecError) as problem:
             raise _gone(f"its state cannot be read ({type(problem).__name__})") from None
+        return self._kept(State(parent.question, parent.index)) if parent else None
 
     async def _indexed(self, state: State | None) -> Path:
         try:
@@ -184,7 +188,9 @@ class SearchQa:
         settings = self._task.questions
         file = Path(self._spec.task.folder) / settings.file
         question = chosen(read_questions(file), settings, self._spec.seed, str(file))
-        state = State(question=question, index=index)
+        return self._kept(State(question, index))
+
+    def _kept(self, state: State) -> State:
         try:
             save(self._file, state)
         except OSError as problem:

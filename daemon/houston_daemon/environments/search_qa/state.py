@@ -11,9 +11,11 @@ import msgspec
 
 from houston_daemon.environments.search_qa.observations import Answered
 from houston_daemon.environments.search_qa.questions import Question
+from houston_shared.records import RolloutSpec
+from houston_shared.terminal_folder import rollout_folder
 
 
-class State(msgspec.Struct, kw_only=True):
+class State(msgspec.Struct):
     """Everything in the file."""
 
     question: Question
@@ -21,6 +23,11 @@ class State(msgspec.Struct, kw_only=True):
     """File name of the corpus's index."""
     answers: dict[str, Answered] = {}
     """Call → what was said to it."""
+
+
+def state_file(spec: RolloutSpec, rollout: str) -> Path:
+    """Where a rollout on the host of `spec` has its file."""
+    return rollout_folder(Path(spec.host_root), rollout) / "search_qa.json"
 
 
 def load(file: Path) -> State | None:
