@@ -35,8 +35,10 @@ from houston_daemon.recorder.wall_clock import WallClock
 from houston_daemon.recorder.work import FromSupervisor, FromWorker, Work
 from houston_shared.faults import point
 
+LAST_TURNS = 8
+"""Turns that a stop gives to what workers have said already."""
 STOP_TURNS = 100
-"""Turns that a stop gives to what is already queued."""
+"""Turns that it gives to what else is queued, and to bodies on their way to disk."""
 
 
 class Loop:
@@ -103,10 +105,9 @@ class Loop:
             if not more:
                 sleep()
             more = self._turn()
+        self._turn_out(LAST_TURNS)
         self._receiving.close()
-        for _ in range(STOP_TURNS):
-            if not self._turn():
-                break
+        self._turn_out(STOP_TURNS)
 
     def close(self, clean: bool) -> None:
         """Let everything go; with `clean`, the last checkpoint and head are written first."""
@@ -121,6 +122,12 @@ class Loop:
         self._store.connection.close()
         self._doors.close()
         self._context.destroy(linger=500 if clean else 0)
+
+    def _turn_out(self, most: int) -> None:
+        """Do what is queued, but not for ever."""
+        for _ in range(most):
+            if not self._turn():
+                return
 
     def _turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
@@ -153,11 +160,12 @@ class Loop:
             works.append(self._calls.popleft())
         works += self._receiving.people()
         works += self._intake.refused(last=self.stopping)
-        works += self._receiving.waiting()
+        waiting = self._receiving.waiting()
+        works += waiting
         works += self._freed()
         if jumped := self._clock.look():
             works.append(FromSupervisor(partial(wall_clock.note, seconds=jumped)))
-        works += self._receiving.workers(BATCH - len(works))
+        works += self._receiving.workers(BATCH - len(waiting))
         return works
 
     def _freed(self) -> list[Work]:

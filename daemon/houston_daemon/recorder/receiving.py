@@ -22,8 +22,11 @@ from houston_shared.home import Home
 
 T = TypeVar("T")
 
-BATCH = 256
-"""Messages of workers in one transaction at most."""
+BATCH = 32
+"""Messages of workers in one transaction at most: while it is committed, the next are received.
+
+Without it whatever waits goes into one commit, and then nobody is left to be heard meanwhile.
+"""
 PEOPLE = 64
 """Messages of people in one transaction at most."""
 TICK_MS = 250

@@ -17,14 +17,14 @@ from houston_shared.faults import point
 
 LOGGER = logging.getLogger("houston.recorder")
 
-EVENTS = 1_000
-"""Events after which the WAL is copied into the database (about 10 MB of WAL)."""
+EVENTS = 500
+"""Events after which the WAL is copied into the database (about 7 MB of WAL): acks wait for it."""
 BYTES = 4 * 1024 * 1024
 """Bytes of bodies after which it is copied even with fewer events."""
 CROWDED = 24 * 1024 * 1024
 """Bytes of WAL from which on readers are waited for: many short ones, too, can keep it growing."""
 HOLD_AT = 40 * 1024 * 1024
-"""Bytes at which workers wait: what is due next and the largest batch, 256 bodies of 64 KB, fit."""
+"""Bytes at which workers wait: what is due next and the largest batch, 32 bodies of 64 KB, fit."""
 FRAME = 8_192 + 24
 """Bytes of a page in the WAL."""
 IDLE_SECONDS = 2.0
