@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import zstandard
@@ -27,6 +27,8 @@ from houston_shared.store.in_order import OF_ROLLOUT
 
 SUFFIX = ".houston.zst"
 UNFINISHED = f"*{SUFFIX}.new"
+PAGE = 500
+"""Events of one read transaction."""
 _NAMES = COLUMNS.split(", ")
 _BODY, _BLOB, _ERASED, _HASH = 7, 8, 9, 10
 
@@ -51,7 +53,8 @@ def write(home: Home, rollout: str, to: Path | None = None) -> tuple[Path, Manif
     try:
         with places.alone(home, folder, home.archives, UNFINISHED):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            copying.write(path, _packed(home, rollout))
+            with copying.whole(path) as file:
+                _pack(home, rollout, file)
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
             f"The archive {path} cannot be written: {problem}.",
@@ -91,24 +94,21 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _packed(home: Home, rollout: str) -> bytes:
-    out = io.BytesIO()
+def _pack(home: Home, rollout: str, file: BinaryIO) -> None:
     digest = hashlib.sha256()
-    with zstandard.ZstdCompressor(level=9).stream_writer(out, closefd=False) as packer:
+    with zstandard.ZstdCompressor(level=9).stream_writer(file, closefd=False) as packer:
         for line in _lines(home, rollout):
             packer.write(line + b"\n")
             digest.update(line)
         packer.write(msgspec.json.encode({"sha256": digest.hexdigest()}) + b"\n")
-    return out.getvalue()
 
 
 def _lines(home: Home, rollout: str) -> Iterator[bytes]:
+    """The manifest, then each event up to the newest of now."""
     connection = opening.open_journal(home).connection
     try:
-        connection.execute("BEGIN")
-        where = f"FROM events WHERE {OF_ROLLOUT}"
         count, first, last = connection.execute(
-            f"SELECT count(*), min(seq), max(seq) {where}", (rollout,)
+            f"SELECT count(*), min(seq), max(seq) FROM events WHERE {OF_ROLLOUT}", (rollout,)
         ).fetchone()
         yield msgspec.json.encode(
             Manifest(
@@ -121,10 +121,22 @@ def _lines(home: Home, rollout: str) -> Iterator[bytes]:
                 schema=schema.VERSION,
             )
         )
-        for row in connection.execute(f"SELECT {COLUMNS} {where} ORDER BY seq", (rollout,)):
+        for row in _rows(connection, rollout, last or 0):
             yield msgspec.json.encode(_event(home, row))
     finally:
         connection.close()
+
+
+def _rows(connection: sqlite3.Connection, rollout: str, last: int) -> Iterator[tuple[Any, ...]]:
+    """Rows up to `last`, in order; packing takes long, so each page is a transaction of its own."""
+    sql = (
+        f"SELECT {COLUMNS} FROM events WHERE {OF_ROLLOUT} AND seq > ?2 AND seq <= ?3"
+        " ORDER BY seq LIMIT ?4"
+    )
+    seq = 0
+    while page := connection.execute(sql, (rollout, seq, last, PAGE)).fetchall():
+        yield from page
+        seq = page[-1][0]
 
 
 def _event(home: Home, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -1,16 +1,21 @@
 """A copy of a live database, and of single files, each on disk before it has its name."""
 
+import contextlib
 import hashlib
 import os
+import shutil
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 EVENTS = 2_000
 """Events of one read transaction of the copy (about 5 MB)."""
 PAUSE_SECONDS = 0.02
 """Between two of them: without a moment in which nobody reads, the WAL is never begun anew."""
+_BLOCK = 1024 * 1024
 
 
 def database(source: Path, target: Path) -> float:
@@ -40,7 +45,7 @@ def database(source: Path, target: Path) -> float:
 
 def _copied(connection: sqlite3.Connection) -> float | None:
     """Copy `home` into `main`; None when bodies were erased meanwhile, which the copy still has."""
-    made = connection.execute(
+    made: list[tuple[str, str, str]] = connection.execute(
         "SELECT type, name, sql FROM home.sqlite_master WHERE sql IS NOT NULL"
         " ORDER BY type <> 'table'"
     ).fetchall()
@@ -49,8 +54,21 @@ def _copied(connection: sqlite3.Connection) -> float | None:
         if kind == "table":
             connection.execute(sql)
     (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
+    seq, held = _events(connection, begun)
+    held = max(held, _rest(connection, seq, [name for name in tables if name != "events"]))
+    erased = connection.execute(
+        "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (begun,)
+    ).fetchone()
+    for kind, _, sql in made:
+        if kind != "table":
+            connection.execute(sql)
+    return None if erased else held
+
+
+def _events(connection: sqlite3.Connection, last: int) -> tuple[int, float]:
+    """Copy events at least up to `last`, in short transactions; the last one, and the longest."""
     held, seq = 0.0, 0
-    while seq < begun:
+    while seq < last:
         began = time.monotonic()
         connection.execute(
             "INSERT INTO events SELECT * FROM home.events WHERE seq > ? ORDER BY seq LIMIT ?",
@@ -59,40 +77,49 @@ def _copied(connection: sqlite3.Connection) -> float | None:
         (seq,) = connection.execute("SELECT max(seq) FROM events").fetchone()
         held = max(held, time.monotonic() - began)
         time.sleep(PAUSE_SECONDS)
+    return seq, held
+
+
+def _rest(connection: sqlite3.Connection, seq: int, tables: list[str]) -> float:
+    """Copy the events behind `seq` and what is derived, all as at one moment; how long it took."""
     began = time.monotonic()
     connection.execute("BEGIN")
     connection.execute("INSERT INTO events SELECT * FROM home.events WHERE seq > ?", (seq,))
     for name in tables:
-        if name != "events":
-            connection.execute(f"INSERT INTO {name} SELECT * FROM home.{name}")
+        connection.execute(f"INSERT INTO {name} SELECT * FROM home.{name}")
     (version,) = connection.execute("PRAGMA home.user_version").fetchone()
     connection.execute("COMMIT")
-    held = max(held, time.monotonic() - began)
-    erased = connection.execute(
-        "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (begun,)
-    ).fetchone()
-    for kind, _, sql in made:
-        if kind != "table":
-            connection.execute(sql)
     connection.execute(f"PRAGMA user_version = {version}")
-    return None if erased else held
+    return time.monotonic() - began
 
 
 def file(source: Path, target: Path) -> None:
-    """Copy one file durably; raises OSError."""
+    """Copy one file durably, however large; raises OSError."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write(target, source.read_bytes())
+    with source.open("rb") as data, whole(target) as handle:
+        shutil.copyfileobj(data, handle, _BLOCK)
 
 
 def write(target: Path, data: bytes) -> None:
-    """Write a file beside its place, sync it and rename it; raises OSError."""
-    beside = target.with_name(target.name + ".new")
-    with beside.open("wb") as handle:
+    """Write a file durably; raises OSError."""
+    with whole(target) as handle:
         handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    beside.chmod(0o600)
-    beside.replace(target)
+
+
+@contextlib.contextmanager
+def whole(target: Path) -> Iterator[BinaryIO]:
+    """A file to write, beside its place: synced and renamed at the end, gone after an exception."""
+    beside = target.with_name(target.name + ".new")
+    try:
+        with beside.open("wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        beside.chmod(0o600)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     sync(target.parent)
 
 

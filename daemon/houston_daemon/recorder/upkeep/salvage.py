@@ -21,6 +21,7 @@ PAGE = 200
 """Events that are asked for at once; after a damage, one by one."""
 _HEADER = bytes.fromhex("53514c69746520666f726d6174203300 2000 02 02 00 40 20 20")
 """How every database of ours begins (sqlite.org/fileformat2.html §1.3): 8 KB pages, WAL."""
+_HEADER_BYTES = 100
 _INDEXES = {
     "step": "events INDEXED BY events_key WHERE part IS NOT NULL",
     "0": f"events INDEXED BY events_aside WHERE {ASIDE}",
@@ -123,21 +124,24 @@ def _open(database: Path) -> sqlite3.Connection:
         return _try(database)
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         mended = database.with_name("salvaged.db")
-        mended.write_bytes(_mended(database.read_bytes()))
+        copying.file(database, mended)
+        _mend(mended)
         wal = database.with_name(database.name + "-wal")
         if wal.exists():
             copying.file(wal, mended.with_name(mended.name + "-wal"))
         return _try(mended)
 
 
-def _mended(data: bytes) -> bytes:
-    """The file with what its header must hold; the rest as it is."""
-    fixed = bytearray(data)
-    fixed[: len(_HEADER)] = _HEADER
-    fixed[44:48], fixed[56:60] = b"\0\0\0\4", b"\0\0\0\1"
-    fixed[60:64] = schema.VERSION.to_bytes(4, "big")
-    fixed[72:92] = bytes(20)
-    return bytes(fixed)
+def _mend(database: Path) -> None:
+    """Write into a file's header what it must hold (§1.3 again); the rest stays as it is."""
+    with database.open("r+b") as file:
+        fixed = bytearray(file.read(_HEADER_BYTES).ljust(_HEADER_BYTES, b"\0"))
+        fixed[: len(_HEADER)] = _HEADER
+        fixed[44:48], fixed[56:60] = b"\0\0\0\4", b"\0\0\0\1"
+        fixed[60:64] = schema.VERSION.to_bytes(4, "big")
+        fixed[72:92] = bytes(20)
+        file.seek(0)
+        file.write(fixed)
 
 
 def _try(database: Path) -> sqlite3.Connection:
