@@ -16,6 +16,7 @@ from houston_daemon.recorder.searching.index import LULL_SECONDS, RETRY_SECONDS,
 from houston_shared.home import Home
 
 LOGGER = logging.getLogger("houston.search")
+LONGEST_DELAY_SECONDS = 60.0
 STOP_SECONDS = 5.0
 """How long the page in hand may take at a stop; then the process is killed: no page is lost."""
 
@@ -30,6 +31,9 @@ class SearchProcess:
         """The beginning of a report whose end has not come."""
         self._due = time.monotonic() + LULL_SECONDS
         """When it is started: a short wait, so that a start is not slowed by it."""
+        self._delay = RETRY_SECONDS
+        """Until the next start, should this one end by itself; twice as long each time."""
+        self._began = time.monotonic()
         self.seq = 0
         """Newest event that was looked at; read by the status."""
         self.problem = ""
@@ -71,6 +75,7 @@ class SearchProcess:
     def _start(self) -> None:
         command = [sys.executable, "-m", "houston_daemon.recorder.searching.index"]
         command += [str(os.getpid()), str(self._home.path)]
+        self._began = time.monotonic()
         try:
             process = subprocess.Popen(
                 command,
@@ -110,9 +115,12 @@ class SearchProcess:
                 LOGGER.warning("%s", report.note)
 
     def _put_off(self, problem: str) -> None:
-        LOGGER.warning("%s; search lags", problem)
+        if time.monotonic() - self._began > LONGEST_DELAY_SECONDS:
+            self._delay = RETRY_SECONDS
+        LOGGER.warning("%s; search lags, again in %g s", problem, self._delay)
         self.problem = problem
-        self._due = time.monotonic() + RETRY_SECONDS
+        self._due = time.monotonic() + self._delay
+        self._delay = min(LONGEST_DELAY_SECONDS, 2 * self._delay)
 
     def _close(self, process: "subprocess.Popen[bytes]") -> None:
         for end in (process.stdin, process.stdout):
