@@ -3,11 +3,10 @@
 import sqlite3
 from typing import TYPE_CHECKING
 
-from houston_shared.records import ENDED, Head, TaskRecord
+from houston_shared.records import ENDED, Head, Record, TaskRecord
 from houston_shared.store.bodies import (
     Assigned,
     CancelAsked,
-    Clock,
     DaemonStarted,
     StoredSpec,
     StoredState,
@@ -82,8 +81,8 @@ def cancel(connection: sqlite3.Connection, event: "Event", body: CancelAsked) ->
     )
 
 
-def clock(connection: sqlite3.Connection, event: "Event", body: Clock) -> None:
-    """Active time and nothing else: `derive.apply` keeps it for every event that has some."""
+def nothing(connection: sqlite3.Connection, event: "Event", body: Record) -> None:
+    """Only the journal keeps it: no row but the rollout's newest time follows (`rules.apply`)."""
 
 
 def head(connection: sqlite3.Connection, event: "Event", body: Head) -> None:

@@ -39,7 +39,7 @@ RULES: dict[str, Rule] = {
     "assigned": derive_rollout.assigned,
     "state": derive_rollout.state,
     "cancel": derive_rollout.cancel,
-    "clock": derive_rollout.clock,
+    "clock": derive_rollout.nothing,
     "head": derive_rollout.head,
     "sample": derive_step.sample,
     "intent": derive_step.intent,
@@ -51,12 +51,12 @@ RULES: dict[str, Rule] = {
     "edit": derive_people.edit,
     "withdraw": derive_people.withdraw,
     "bookmark": derive_people.bookmark,
-    "stop": derive_rollout.clock,  # only the journal keeps it
-    "jumped": derive_rollout.clock,
-    "refused": derive_rollout.clock,
-    "erased": derive_rollout.clock,  # rows that change are derived again from the remainders
-    "repaired": derive_rollout.clock,
-    "cleaned": derive_rollout.clock,
+    "stop": derive_rollout.nothing,
+    "jumped": derive_rollout.nothing,
+    "refused": derive_rollout.nothing,
+    "erased": derive_rollout.nothing,  # rows that change are derived again from the remainders
+    "repaired": derive_rollout.nothing,
+    "cleaned": derive_rollout.nothing,
 }
 
 TABLES: dict[str, str] = {

@@ -93,9 +93,12 @@ def _make(home: Home, parent: Path, periodic: bool) -> Manifest:
 
 
 def listed(home: Home, folder: Path | None = None) -> list[Manifest]:
-    """The complete backups of a home (or in `folder`), oldest first."""
-    parent = folder or home.backups
-    return [read(path.parent) for path in sorted(parent.glob(f"[0-9]*/{damage.MANIFEST}"))]
+    """The complete backups of a home (or in `folder`), oldest first; for the others `rotten`."""
+    found = []
+    for path in sorted((folder or home.backups).glob(f"[0-9]*/{damage.MANIFEST}")):
+        with contextlib.suppress(HoustonError):
+            found.append(read(path.parent))
+    return found
 
 
 def read(folder: Path) -> Manifest:
@@ -144,8 +147,14 @@ def prune(folder: Path, made: Manifest, keep: int) -> Pruned:
 
 
 def rotten(folder: Path) -> list[str]:
-    """Backups in `folder` that were found to be no longer what was backed up."""
-    return sorted(path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN}"))
+    """Names in `folder` of what was a backup: found changed, or its manifest cannot be read."""
+    found = [path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN}")]
+    for path in folder.glob(f"[0-9]*/{damage.MANIFEST}"):
+        try:
+            read(path.parent)
+        except HoustonError:
+            found.append(path.parent.name)
+    return sorted(found)
 
 
 def _changed(folder: Path, manifest: Manifest) -> str:

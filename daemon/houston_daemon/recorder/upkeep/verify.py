@@ -5,7 +5,7 @@ over all events, every body and blob against its hash, what is left of erased bo
 event that erased them, every derived row against a replay of the events, and the end against the
 head file. What cannot be known: events stored after the head file was last written (at most a
 second before a crash, nothing after a clean stop) leave no trace elsewhere, so their loss would
-not be seen. Not checked, because it decides nothing: presence (`derive.PRESENCE`, `annotators`),
+not be seen. Not checked, because it decides nothing: presence (`rules.PRESENCE`, `annotators`),
 `search.db`.
 
 The home may be live: events are read in short transactions, the tables in one at the end.

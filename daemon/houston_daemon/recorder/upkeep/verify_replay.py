@@ -95,7 +95,7 @@ class Replay:
             )
 
     def finish(self) -> None:
-        """What `derive.apply` writes with each event, once for each rollout."""
+        """What `rules.apply` writes with each event, once for each rollout."""
         self._connection.executemany(
             "UPDATE rollouts SET updated_at = ?, last_seq = ?, active_us = max(active_us, ?)"
             " WHERE id = ?",
