@@ -1,6 +1,7 @@
 """web_search as an agent meets it: results, a kept answer, and every way of having none."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,26 @@ async def test_an_interrupt_ends_a_search_and_a_wake_does_not(
     stop.reason = "interrupt"
     result = await asyncio.wait_for(running, 10)
     assert result.fields["error_code"] == "stopped" and "interrupted" in result.text
+
+
+async def test_what_a_search_found_in_a_corpus_can_be_opened(tmp_path: Path) -> None:
+    lines = [
+        {"id": "7", "title": "Tides", "text": "The moon pulls.\nThe sea rises."},
+        {"id": "8", "title": "Ebb", "url": "https://example.org/ebb", "text": "The sea falls."},
+    ]
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    environment = world(tmp_path, "pages.jsonl")
+
+    async def browse(url: str, **arguments: Any) -> Result:
+        asked = {"url": url, **arguments}
+        call = environment.check(Call(id="4.0", name="web_browse", arguments=asked))
+        return await environment.act(call, STANDING, Stop())
+
+    found = await search(environment, query="sea")
+    urls = [one["url"] for one in found.fields["search_results"]]
+    assert sorted(urls) == ["corpus:7", "https://example.org/ebb"]
+    tides = await browse("corpus:7", line_number=2)
+    assert "'Tides' lines 2-2 of 2" in tides.text and "The sea rises." in tides.text
+    ebb = await browse("https://example.org/ebb")
+    assert "The sea falls." in ebb.text, "no network was needed"
+    assert not (await browse("corpus:9")).success

@@ -30,6 +30,10 @@ _RANKED = (
     "  ORDER BY rank LIMIT ?) AS best JOIN documents AS d ON d.number = best.rowid"
     " ORDER BY best.rank, d.number"
 )
+_NAMED = (
+    "SELECT id, title, url, text FROM documents WHERE id = ? UNION ALL"
+    " SELECT id, title, url, text FROM documents WHERE url = ? AND url <> '' LIMIT 1"
+)
 _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock."""
 T = TypeVar("T")
@@ -88,14 +92,14 @@ class Corpus:
         return await self._ask(index, ranked)
 
     async def document(self, id: str) -> Document | None:
-        """One document whole; None where there is none of this name. Raises SearchFailed."""
+        """One document whole, by its id or address; None where there is none of this name.
+
+        Raises SearchFailed.
+        """
         index = await self.prepare()
 
         def found(database: sqlite3.Connection) -> Document | None:
-            row = database.execute(
-                "SELECT id, title, url, text FROM documents WHERE id = ?",
-                (id.removeprefix(SCHEME),),
-            ).fetchone()
+            row = database.execute(_NAMED, (id.removeprefix(SCHEME), id)).fetchone()
             if row is None:
                 return None
             return Document(row[0], row[1], row[2], zlib.decompress(row[3]).decode())

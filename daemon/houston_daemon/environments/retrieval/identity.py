@@ -11,7 +11,7 @@ from pathlib import Path
 
 from houston_daemon.environments.retrieval.documents import files
 
-FORM = 1
+FORM = 2
 """Raised when terms or tables change: an index of another form is another index."""
 _PIECE = 1 << 20
 _LONG = 32

@@ -27,6 +27,7 @@ CREATE TABLE documents (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, url TEXT NOT NULL,
     characters INTEGER NOT NULL, text BLOB NOT NULL  -- UTF-8, zlib
 );
+CREATE INDEX documents_url ON documents (url) WHERE url <> '';
 CREATE VIRTUAL TABLE terms USING
     fts5(title, text, content='', tokenize='porter unicode61 remove_diacritics 2');
 CREATE TABLE facts (documents INTEGER NOT NULL, left_out INTEGER NOT NULL);

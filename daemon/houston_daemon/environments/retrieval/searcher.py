@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from houston_daemon.environments.retrieval.answers import Answers
 from houston_daemon.environments.retrieval.bing import Bing
 from houston_daemon.environments.retrieval.corpus import Corpus
+from houston_daemon.environments.retrieval.documents import Document
 from houston_daemon.environments.retrieval.protocol import Hit, Provider, SearchFailed
 from houston_daemon.environments.retrieval.searxng import Searxng
 from houston_daemon.environments.retrieval.serper import Serper
@@ -72,6 +73,14 @@ class Searcher:
         hits = await provider.search(query, top_k)
         await asyncio.to_thread(self._answers.keep, *asked, hits)
         return Found(hits, False)
+
+    async def document(self, address: str) -> Document | None:
+        """What stands under an address of a search in a corpus; None where it is not the corpus's.
+
+        Raises SearchFailed.
+        """
+        provider = self._provider
+        return await provider.document(address) if isinstance(provider, Corpus) else None
 
 
 def make_searcher(spec: RolloutSpec, task: Task) -> Searcher:

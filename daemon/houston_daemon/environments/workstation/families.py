@@ -52,6 +52,7 @@ def families(
 ) -> tuple[Family, ...]:
     """The families of one rollout; nothing is touched before their first action."""
     root, converter = Path(spec.host_root), Converter(host)
+    searcher = make_searcher(spec, task)
     folder = rollout_folder(root, spec.rollout)
     settings = spec.tool_settings
     media = msgspec.convert(settings.get("multimodal", {}), MultimodalTool)
@@ -67,12 +68,13 @@ def families(
         ),
         PageStore(folder / "pages", state),
         converter,
+        searcher,
         staging=folder / "staging",
         characters=characters,
     )
     endpoint = Endpoint(media, _of_environment(media.api_key_env))
-    search = SearchActions(make_searcher(spec, task))
-    return ParseActions(host, converter, endpoint, files.write), search, browse
+    parse = ParseActions(host, converter, endpoint, files.write)
+    return parse, SearchActions(searcher), browse
 
 
 def _of_environment(name: str) -> str:

@@ -1,14 +1,19 @@
 """The browse actions: one page is open at a time; what cannot be had is an observation."""
 
 import asyncio
+import time
 from pathlib import Path
+
+import msgspec
 
 from houston_daemon.environments.arguments import Arguments
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.retrieval.protocol import SearchFailed
+from houston_daemon.environments.retrieval.searcher import Searcher
 from houston_daemon.environments.workstation.browse import actions as asked
 from houston_daemon.environments.workstation.browse.cache import PageCache
-from houston_daemon.environments.workstation.browse.fetch import Fetcher, Unfetched, normal
+from houston_daemon.environments.workstation.browse.fetch import Fetched, Fetcher, Unfetched, normal
 from houston_daemon.environments.workstation.browse.observations import PageWindow
 from houston_daemon.environments.workstation.browse.open_page import PageStore
 from houston_daemon.environments.workstation.browse.page import Page, readable
@@ -28,13 +33,16 @@ class BrowseActions:
         cache: PageCache,
         store: PageStore,
         converter: Converter,
+        searcher: Searcher,
         staging: Path,
         characters: int,
     ) -> None:
+        """searcher: whose corpus, if it has one, holds what stands under its addresses."""
         self._fetcher = fetcher
         self._cache = cache
         self._store = store
         self._converter = converter
+        self._searcher = searcher
         self._staging = staging
         self._characters = characters
 
@@ -46,14 +54,27 @@ class BrowseActions:
 
     async def _browse(self, call: asked.WebBrowse, stop: Stop) -> Observation:
         try:
+            page = await unless_stopped(self._of_corpus(call.url), stop)
+            if page is not None:
+                return await asyncio.to_thread(self._opened, page, call.line_number)
             address = normal(call.url)
             page = await asyncio.to_thread(self._cache.find, address)
             if page is not None:
                 return from_cache(await asyncio.to_thread(self._opened, page, call.line_number))
             page = await unless_stopped(self._page(address), stop)
-        except (Unfetched, Unreadable, BrokenOff) as problem:
+        except (Unfetched, Unreadable, SearchFailed, BrokenOff) as problem:
             return Failed(error=f"{call.url[:200]}: {problem}")
         return await asyncio.to_thread(self._opened, page, call.line_number)
+
+    async def _of_corpus(self, address: str) -> Page | None:
+        """A document of the corpus that web_search looks in; None where it has no such address."""
+        found = await self._searcher.document(address)
+        if found is None:
+            return None
+        body = found.text.encode()
+        fetched = Fetched(address, "text/plain", "utf-8", body, "", time.time())
+        page = await readable(fetched, self._converter, self._staging)
+        return msgspec.structs.replace(page, title=found.title)
 
     async def _page(self, address: str) -> Page:
         fetched = await self._fetcher.get(address)
