@@ -1,0 +1,38 @@
+"""The doctor tells an operator what agents would otherwise be told."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.service.tool_checks import search
+from houston_shared.config import Configuration, Loaded, SearchTool, Tools
+from houston_shared.home import Home
+
+CASES = [
+    ({}, "ok", "no provider"),
+    ({"provider": "altavista"}, "fail", "no provider 'altavista'"),
+    ({"provider": "searxng"}, "fail", "no address"),
+    ({"provider": "searxng", "url": "http://127.0.0.1:1"}, "ok", "searxng"),
+    ({"provider": "serper"}, "fail", "no key"),
+    ({"provider": "serper", "api_key_env": "UNSET_KEY"}, "warn", "UNSET_KEY is not set"),
+    ({"provider": "tavily", "api_key_env": "SET_KEY"}, "ok", "the key in SET_KEY"),
+    ({"provider": "corpus"}, "fail", "no corpus is named"),
+    ({"corpus": "/nowhere/at/all"}, "fail", "there is no /nowhere/at/all"),
+    ({"corpus": "/usr/share"}, "ok", "the corpus /usr/share"),
+]
+
+
+@pytest.mark.parametrize(("settings", "state", "words"), CASES)
+def test_the_search_provider(
+    settings: dict[str, str],
+    state: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SET_KEY", "sk-0123456789")
+    config = Configuration(tools=Tools(search=SearchTool(**settings)))  # type: ignore[arg-type]
+    (found,) = search(Loaded(config, Home(tmp_path), "houston.toml"))
+    assert (found.state, words in found.found) == (state, True), found
+    assert bool(found.next) == (state != "ok")
+    assert "sk-0123456789" not in repr(found)
