@@ -17,7 +17,7 @@ import pytest
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner
 from tests.support.other_user import NOBODY, needs_root
-from tests.support.station import Station, alive
+from tests.support.station import Station, alive, command_line
 
 
 def until(done: Callable[[], Any], seconds: float = 20) -> Any:
@@ -50,8 +50,8 @@ def daemons(station: Station) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and alive(int(entry.name)):
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"houston_daemon.supervisor" in words and str(station.home).encode() in words:
+            words = command_line(entry).split()
+            if "houston_daemon.supervisor" in words and str(station.home) in words:
                 found.append(int(entry.name))
     return found
 
