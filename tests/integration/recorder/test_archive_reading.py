@@ -18,8 +18,7 @@ WAYS = {
     "as text": (),
     "whole": ("--full",),
     "as JSON": ("--json",),
-    "from a step": ("--from", "2"),
-    "the newest": ("-n", "1", "--json"),
+    "the newest": ("--from", "2", "-n", "1"),
 }
 
 

@@ -55,6 +55,14 @@ def test_one_that_rotted_counts_for_nothing_and_no_good_one_goes_for_it(
         backup.restore(home.backups / bad, Home(home.path.with_name("new")))
 
 
+def test_an_unreadable_manifest_stops_no_other_backup(home: Home) -> None:
+    old, bad = (backup.make(home, periodic=True).name for _ in range(2))
+    (home.backups / bad / "manifest.json").write_bytes(b"{")
+    made = backup.make(home, periodic=True)
+    assert backup.prune(home.backups, made, 1).removed == [old]
+    assert (names(home), backup.rotten(home.backups)) == ([made.name], [bad])
+
+
 def test_a_damaged_home_keeps_its_good_backup_and_says_so_until_one_succeeds(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

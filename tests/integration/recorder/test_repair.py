@@ -413,21 +413,28 @@ def test_a_step_with_a_hole_says_so_everywhere(home: Home, case: str) -> None:
     change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 3, PARTS[case]))
     name = Path(repaired(home).copies).name
     words = f"1 event of this step was set aside by repair {name}"
-    text = houston(home, "steps", two)
-    assert text.count(words) == 1
-    assert text.index("step 3 ") < text.index(words) < text.index("step 4 ")
-    assert f"{two}: 1 event of step 3 was set aside by repair {name}." in text
     lines = shown_steps(home, two)
     assert [one["step"] for one in lines] == list(range(1, STEPS + 2)), "no step is passed over"
     marks = {one["step"]: one["set_aside"] for one in lines if "set_aside" in one}
     assert marks == {3: [{"events": 1, "repair": name, "earlier_run": False}]}
+    shown = asyncio.run(_transcript(home, two))
+    assert [row.step for row, _ in shown] == list(range(1, STEPS + 2))
+    assert [row.step for row, text in shown if words in text] == [3]
+
+
+def test_every_command_names_what_a_repair_set_aside(home: Home) -> None:
+    two = ended(home)
+    change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 3, "sample"))
+    name = Path(repaired(home).copies).name
+    words = f"1 event of this step was set aside by repair {name}"
+    text = houston(home, "steps", two)
+    assert text.count(words) == 1
+    assert text.index("step 3 ") < text.index(words) < text.index("step 4 ")
+    assert f"{two}: 1 event of step 3 was set aside by repair {name}." in text
     assert "1 event of step 3 was set aside by" in houston(home, "rollout", "show", two)
     known = houston(home, "verify")
     assert "Sound" in known
     assert f"Known: {two}: 1 event of step 3 was set aside by repair {name}" in known
-    shown = asyncio.run(_transcript(home, two))
-    assert [row.step for row, _ in shown] == list(range(1, STEPS + 2))
-    assert [row.step for row, text in shown if words in text] == [3]
 
 
 def shown_steps(home: Home, rollout: str) -> list[dict[str, Any]]:
