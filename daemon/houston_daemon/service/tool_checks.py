@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from houston_daemon.environments.retrieval.searcher import WEB
+from houston_daemon.environments.retrieval.searcher import WEB, is_key
 from houston_daemon.service.finding import Finding, ok
 from houston_shared.config import Loaded, SearchTool
 
@@ -47,4 +47,7 @@ def _key(settings: SearchTool) -> Finding:
     if not os.environ.get(name):
         said = f"{settings.provider}: {name} is not set in this shell"
         return Finding(_NAME, "warn", said, f"Start the daemon with {name} set.")
+    if not is_key(os.environ[name]):
+        said = f"{settings.provider}: what {name} holds is no key"
+        return Finding(_NAME, "fail", said, f"Set {name} to the key alone, without a line end.")
     return ok(_NAME, f"{settings.provider}, with the key in {name}")

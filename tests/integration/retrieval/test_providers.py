@@ -81,9 +81,17 @@ async def test_nobody_there() -> None:
     with pytest.raises(SearchFailed) as told:
         await Bing("http://127.0.0.1:9/", KEY, 0.6).search("x", 5)
     assert told.value.code == "unavailable"
-    with pytest.raises(SearchFailed) as told:
-        await Bing("no address", KEY, 0.6).search("x", 5)
-    assert told.value.code == "not_configured"
+    for wrong in (
+        "no address",
+        "http://[::1",
+        "http://h:99999/",
+        "ftp://h/",
+        "http:///",
+        "http://",
+    ):
+        with pytest.raises(SearchFailed) as told:
+            await Bing(wrong, KEY, 0.6).search("x", 5)
+        assert told.value.code == "not_configured", wrong
 
 
 async def test_a_limit_that_passes_is_waited_for(providers: Providers) -> None:

@@ -23,6 +23,7 @@ LEAST = {"query", "requested_top_k", "total_results", "search_results", "from_ca
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("FIND_KEY", KEY)
+    monkeypatch.setenv("ODD_KEY", f"{KEY}\n")
     monkeypatch.setenv(VARIABLE, "")
     install(Configuration())
     yield
@@ -75,6 +76,7 @@ async def test_what_is_wrong_is_said(tmp_path: Path, providers: Providers) -> No
     cases = {
         "No search provider is configured": ({}, "not_configured"),
         "key of the node's search provider is not set": (serper, "not_configured"),
+        "is no key": ({**serper, "api_key_env": "ODD_KEY"}, "not_configured"),
         "has no address": ({"provider": "searxng"}, "not_configured"),
         "'altavista', which is none": ({"provider": "altavista"}, "not_configured"),
         "wants fewer searches": (

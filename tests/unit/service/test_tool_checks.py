@@ -16,6 +16,7 @@ CASES = [
     ({"provider": "serper"}, "fail", "no key"),
     ({"provider": "serper", "api_key_env": "UNSET_KEY"}, "warn", "UNSET_KEY is not set"),
     ({"provider": "tavily", "api_key_env": "SET_KEY"}, "ok", "the key in SET_KEY"),
+    ({"provider": "tavily", "api_key_env": "FILE_KEY"}, "fail", "what FILE_KEY holds is no key"),
     ({"provider": "corpus"}, "fail", "no corpus is named"),
     ({"corpus": "/nowhere/at/all"}, "fail", "there is no /nowhere/at/all"),
     ({"corpus": "/usr/share"}, "ok", "the corpus /usr/share"),
@@ -30,6 +31,7 @@ def test_the_search_provider(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("FILE_KEY", "sk-0123456789\n")
     monkeypatch.setenv("SET_KEY", "sk-0123456789")
     config = Configuration(tools=Tools(search=SearchTool(**settings)))  # type: ignore[arg-type]
     (found,) = search(Loaded(config, Home(tmp_path), "houston.toml"))

@@ -57,6 +57,7 @@ async def answer(question: Question, seconds: float) -> dict[str, Any]:
     seconds: longest time for all of it. A status of 429 or 5xx and a broken connection are tried
     again, after the server's Retry-After where it fits into the time.
     """
+    _check(question.url)
     end = time.monotonic() + seconds
     failure = SearchFailed("timeout", f"The search provider did not answer within {seconds:g} s.")
     try:
@@ -72,6 +73,17 @@ async def answer(question: Question, seconds: float) -> dict[str, Any]:
     except TimeoutError:
         pass  # what the last whole attempt said is more than that the time is over
     raise failure
+
+
+def _check(url: str) -> None:
+    """httpx finds some of this out only while it connects, each in a way of its own."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise SearchFailed("not_configured", "The address of the search provider is not valid.")
 
 
 def _client(url: str) -> httpx.AsyncClient:
@@ -94,7 +106,7 @@ async def _once(client: httpx.AsyncClient, question: Question) -> dict[str, Any]
             json=question.body,
         ) as response:
             body = await _body(response)
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+    except httpx.InvalidURL:
         raise SearchFailed(
             "not_configured", "The address of the search provider is not valid."
         ) from None

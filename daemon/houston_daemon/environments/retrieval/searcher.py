@@ -132,11 +132,19 @@ def _provider(settings: SearchTool, root: Path) -> Provider:
     return WEB[name](restored(settings.url), _key(settings), settings.seconds)
 
 
+def is_key(text: str) -> bool:
+    """Whether a header can carry it: a line end, as files have one, is no part of a key."""
+    return text.isascii() and text.isprintable() and text == text.strip()
+
+
 def _key(settings: SearchTool) -> str:
     """The key, from the environment of the daemon."""
     variable = settings.api_key_env
     if not variable and settings.provider == "searxng":
         return ""
-    if not os.environ.get(variable):
+    key = os.environ.get(variable, "")
+    if not key:
         raise SearchFailed("not_configured", "The key of the node's search provider is not set.")
-    return os.environ[variable]
+    if not is_key(key):
+        raise SearchFailed("not_configured", "The key of the node's search provider is no key.")
+    return key
