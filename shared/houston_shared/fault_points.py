@@ -259,15 +259,15 @@ POINTS: dict[str, tuple[str, str]] = {
         "what the workstation remembers is written beside its place",
     ),
     "worker.file.before": (
-        "environments/workstation/file_edit.py",
+        "environments/workstation/files/edit.py",
         "an edited file is written beside its place",
     ),
     "worker.evaluation.before": (
-        "environments/workstation/evaluation.py",
+        "environments/workstation/evaluation/evaluator.py",
         "the evaluator is about to run",
     ),
     "worker.evaluation.after": (
-        "environments/workstation/evaluation.py",
+        "environments/workstation/evaluation/evaluator.py",
         "there is a score, nobody knows",
     ),
     "worker.request.before": ("engines/http.py", "a request is about to be sent to an engine"),

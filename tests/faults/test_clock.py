@@ -9,7 +9,7 @@ import pytest
 
 import houston_daemon
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation import system
+from houston_daemon.environments.workstation.system import doing as system
 from houston_shared.records import Call, Intent
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
@@ -70,12 +70,17 @@ async def test_a_sleep_that_is_found_again_never_lasts_longer_than_it_was(
 
 
 READS_THE_WALL_CLOCK = {
+    "environments/retrieval/answers.py": "how old a kept answer is: files outlive a boot",
+    "environments/retrieval/request.py": "how far off a provider's Retry-After date is",
+    "environments/workstation/browse/cache.py": "how old a kept page is: files outlive a boot",
+    "environments/workstation/browse/family.py": "how old a page is, told to the agent",
+    "environments/workstation/browse/fetch.py": "when a page was fetched, told to the agent",
     "environments/workstation/closing.py": "when output was printed, told to the agent in seconds",
-    "environments/workstation/commands.py": "how long output has been silent: file times are wall",
+    "environments/workstation/command/family.py": "how long output has been silent: file times are wall",
     "environments/workstation/environment.py": "when a sleep would end, found again by a successor",
-    "environments/workstation/session_actions.py": "how long a terminal has been silent",
-    "environments/workstation/sessions.py": "when output was printed",
-    "environments/workstation/system.py": "how much of a sleep is left, never more than there was",
+    "environments/workstation/command/session_actions.py": "how long a terminal has been silent",
+    "environments/workstation/command/sessions.py": "when output was printed",
+    "environments/workstation/system/doing.py": "how much of a sleep is left, never more than there was",
     "engines/embedded/wire.py": "a field of the protocol that nobody reads",
     "hosts/snapshots/shadow.py": "file times are wall times",
     "recorder/upkeep/backup.py": "how old a backup is, by its file's time",

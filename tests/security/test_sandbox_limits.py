@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.observations import Output
+from houston_daemon.environments.workstation.command.observations import Output
 from houston_daemon.environments.workstation.result import result
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.guard import cgroup_places, cgroups

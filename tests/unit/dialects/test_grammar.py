@@ -9,9 +9,9 @@ from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.dialects.grammar import answer_schema, text_schema
 from houston_daemon.environments.arguments import tool
 from houston_daemon.environments.protocol import ToolSpec
-from houston_daemon.environments.workstation.actions_command import COMMAND_ACTIONS
-from houston_daemon.environments.workstation.actions_file import FILE_ACTIONS
-from houston_daemon.environments.workstation.actions_system import SYSTEM_ACTIONS
+from houston_daemon.environments.workstation.command.actions import COMMAND_ACTIONS
+from houston_daemon.environments.workstation.files.actions import FILE_ACTIONS
+from houston_daemon.environments.workstation.system.actions import SYSTEM_ACTIONS
 
 TOOLS: list[ToolSpec] = [
     tool(action) for action in (*COMMAND_ACTIONS, *FILE_ACTIONS, *SYSTEM_ACTIONS)

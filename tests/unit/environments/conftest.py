@@ -7,8 +7,8 @@ import pytest
 
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.workstation.catalog import ACTIONS
-from houston_daemon.environments.workstation.confine import Confined
-from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.family import FileActions
 from houston_daemon.environments.workstation.state import State
 
 

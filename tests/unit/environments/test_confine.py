@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.confine import Confined, PathRefused
+from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.actions_file import FindFile, SearchDir
-from houston_daemon.environments.workstation.confine import Confined, PathRefused
-from houston_daemon.environments.workstation.file_search import FileSearch, Limit
+from houston_daemon.environments.workstation.files.actions import FindFile, SearchDir
+from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
+from houston_daemon.environments.workstation.files.search import FileSearch, Limit
 from tests.unit.environments.conftest import Files
 
 

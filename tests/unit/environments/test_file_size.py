@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.environments.workstation.observations import Output
+from houston_daemon.environments.workstation.command.observations import Output
 from houston_daemon.environments.workstation.result import result
 from houston_shared.records import Call
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.retrieval.corpus import Corpus
 from houston_daemon.environments.retrieval.protocol import SearchFailed
@@ -24,7 +25,6 @@ from houston_daemon.environments.search_qa.questions import chosen, read_questio
 from houston_daemon.environments.search_qa.reading import window
 from houston_daemon.environments.search_qa.scoring import exact_match, token_f1
 from houston_daemon.environments.search_qa.state import State, load, save, state_file
-from houston_daemon.environments.workstation.observations import Failed, Observation
 from houston_daemon.environments.workstation.result import result
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec

@@ -2,9 +2,8 @@
 
 from typing import Any, ClassVar
 
+from houston_daemon.environments.observation import Observation, Text, render
 from houston_daemon.environments.retrieval.protocol import Hit
-from houston_daemon.environments.workstation.observations import Observation
-from houston_daemon.environments.workstation.render import Text, render
 
 
 class Documents(Observation, frozen=True, kw_only=True):

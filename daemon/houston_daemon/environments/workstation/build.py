@@ -4,14 +4,14 @@ from pathlib import Path
 
 from houston_daemon.environments.protocol import WaitingForSlot
 from houston_daemon.environments.workstation.closing import mark
-from houston_daemon.environments.workstation.commands import CommandActions, CommandLimits
-from houston_daemon.environments.workstation.confine import Confined
+from houston_daemon.environments.workstation.command.family import CommandActions, CommandLimits
+from houston_daemon.environments.workstation.command.sessions import Sessions
 from houston_daemon.environments.workstation.environment import Workstation
-from houston_daemon.environments.workstation.evaluation import Evaluation
+from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
+from houston_daemon.environments.workstation.evaluation.slots import Slots
 from houston_daemon.environments.workstation.families import families
-from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.sessions import Sessions
-from houston_daemon.environments.workstation.slots import Slots
+from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.family import FileActions
 from houston_daemon.environments.workstation.state import StateFile
 from houston_daemon.hosts.limits import limits
 from houston_daemon.hosts.local import LocalHost

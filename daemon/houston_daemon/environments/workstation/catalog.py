@@ -1,12 +1,12 @@
 """Which actions a workstation offers for one task, with the bounds that the task sets."""
 
 from houston_daemon.environments.arguments import Arguments, Bounds, Catalog
-from houston_daemon.environments.workstation.actions_command import COMMAND_ACTIONS
-from houston_daemon.environments.workstation.actions_file import FILE_ACTIONS
-from houston_daemon.environments.workstation.actions_system import SYSTEM_ACTIONS
 from houston_daemon.environments.workstation.browse.actions import BROWSE_ACTIONS
+from houston_daemon.environments.workstation.command.actions import COMMAND_ACTIONS
+from houston_daemon.environments.workstation.files.actions import FILE_ACTIONS
 from houston_daemon.environments.workstation.parse.actions import PARSE_ACTIONS
 from houston_daemon.environments.workstation.search.actions import SEARCH_ACTIONS
+from houston_daemon.environments.workstation.system.actions import SYSTEM_ACTIONS
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Task
 

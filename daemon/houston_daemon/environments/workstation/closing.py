@@ -7,7 +7,7 @@ gives the same bytes. What changed after that belongs to the next step.
 import time
 
 from houston_daemon.environments.protocol import Closing
-from houston_daemon.environments.workstation.sessions import Sessions
+from houston_daemon.environments.workstation.command.sessions import Sessions
 from houston_daemon.environments.workstation.state import KeptClosing, State
 from houston_daemon.hosts.protocol import ChangedFile, Host
 from houston_shared.records import FileChange

@@ -9,20 +9,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.workstation import actions_command as command
-from houston_daemon.environments.workstation import actions_system as system_actions
-from houston_daemon.environments.workstation import closing, interrupted, system
+from houston_daemon.environments.workstation import closing, interrupted
 from houston_daemon.environments.workstation.catalog import catalog
-from houston_daemon.environments.workstation.commands import CommandActions
-from houston_daemon.environments.workstation.confine import GONE, PathRefused
-from houston_daemon.environments.workstation.evaluation import Evaluation
+from houston_daemon.environments.workstation.command import actions as command
+from houston_daemon.environments.workstation.command.family import CommandActions
+from houston_daemon.environments.workstation.command.sessions import Sessions
+from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
 from houston_daemon.environments.workstation.families import Family
-from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.observations import Failed, Observation
+from houston_daemon.environments.workstation.files.confine import GONE, PathRefused
+from houston_daemon.environments.workstation.files.family import FileActions
 from houston_daemon.environments.workstation.result import result
-from houston_daemon.environments.workstation.sessions import Sessions
 from houston_daemon.environments.workstation.state import StateFile
+from houston_daemon.environments.workstation.system import actions as system_actions
+from houston_daemon.environments.workstation.system import doing as system
 from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
 from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Host

@@ -12,14 +12,14 @@ from typing import Protocol
 import msgspec
 
 from houston_daemon.environments.arguments import Arguments
+from houston_daemon.environments.observation import Observation
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.retrieval.searcher import make_searcher
 from houston_daemon.environments.workstation.browse.cache import PageCache
 from houston_daemon.environments.workstation.browse.family import BrowseActions
 from houston_daemon.environments.workstation.browse.fetch import Fetcher
 from houston_daemon.environments.workstation.browse.open_page import PageStore
-from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.observations import Observation
+from houston_daemon.environments.workstation.files.family import FileActions
 from houston_daemon.environments.workstation.parse.converter import Converter
 from houston_daemon.environments.workstation.parse.endpoint import Endpoint
 from houston_daemon.environments.workstation.parse.family import ParseActions

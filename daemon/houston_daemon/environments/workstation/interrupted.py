@@ -1,8 +1,8 @@
 """The honest result of a call that was running when the worker ended."""
 
-from houston_daemon.environments.workstation.commands import CommandActions
-from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.observations import Interrupted
+from houston_daemon.environments.observation import Interrupted
+from houston_daemon.environments.workstation.command.family import CommandActions
+from houston_daemon.environments.workstation.files.family import FileActions
 from houston_shared.records import Call
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from houston_daemon.environments import door
-from houston_daemon.environments.workstation.observations import Observation, Output
-from houston_daemon.environments.workstation.render import render
+from houston_daemon.environments.observation import Observation, render
+from houston_daemon.environments.workstation.command.observations import Output
 from houston_daemon.hosts.limits import Hit
 from houston_shared.records import Call, Result
 

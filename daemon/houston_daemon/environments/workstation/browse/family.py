@@ -8,6 +8,7 @@ import msgspec
 
 from houston_daemon.environments.arguments import Arguments
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.retrieval.protocol import SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
@@ -18,7 +19,6 @@ from houston_daemon.environments.workstation.browse.observations import PageWind
 from houston_daemon.environments.workstation.browse.open_page import PageStore
 from houston_daemon.environments.workstation.browse.page import Page, readable
 from houston_daemon.environments.workstation.browse.view import PageView, from_cache
-from houston_daemon.environments.workstation.observations import Failed, Observation
 from houston_daemon.environments.workstation.parse.converter import Converter, Unreadable
 
 

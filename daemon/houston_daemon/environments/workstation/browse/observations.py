@@ -4,8 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from houston_daemon.environments.workstation.observations import Observation
-from houston_daemon.environments.workstation.render import Text, render
+from houston_daemon.environments.observation import Observation, Text, render
 
 
 class PageWindow(Observation, frozen=True, kw_only=True):

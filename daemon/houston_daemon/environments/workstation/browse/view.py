@@ -2,6 +2,7 @@
 
 import msgspec
 
+from houston_daemon.environments.observation import Failed
 from houston_daemon.environments.workstation.browse.observations import (
     PageFinds,
     PageLink,
@@ -9,7 +10,6 @@ from houston_daemon.environments.workstation.browse.observations import (
     PageWindow,
 )
 from houston_daemon.environments.workstation.browse.page import Page
-from houston_daemon.environments.workstation.observations import Failed
 from houston_daemon.environments.workstation.state import OpenPage
 
 LINES = 100

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from houston_daemon.environments.arguments import Arguments
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation.confine import Confined
-from houston_daemon.environments.workstation.observations import Failed, FileWindow, Observation
+from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.observations import FileWindow
 from houston_daemon.environments.workstation.parse import actions as asked
 from houston_daemon.environments.workstation.parse import sources
 from houston_daemon.environments.workstation.parse.converter import Converter, Kind, Unreadable

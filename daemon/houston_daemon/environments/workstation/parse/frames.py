@@ -45,9 +45,10 @@ async def frames(host: Host, file: str, interval: int) -> Frames:
     )
     if done.exit_code is None:
         raise Unreadable(f"The frames could not be taken within {_SECONDS:g} s.")
+    # Where there is no start there is no picture, whatever else was printed.
     starts = [found.start() for found in _START.finditer(done.stdout)]
     ends = [*starts[1:], len(done.stdout)]
-    pictures = [done.stdout[a:b] for a, b in zip(starts, ends, strict=True)]
+    pictures = [done.stdout[a:b] for a, b in zip(starts, ends, strict=False)]
     if done.cut:
         pictures = pictures[:-1]
     if not pictures:

@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from houston_daemon.environments.workstation.observations import Observation
-from houston_daemon.environments.workstation.render import Text, render
+from houston_daemon.environments.observation import Observation, Text, render
 
 
 class Parsed(Observation, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ Runs in a thread; reaches the workspace through `Confined` only.
 import os
 import stat
 
-from houston_daemon.environments.workstation.confine import Confined, PathRefused
-from houston_daemon.environments.workstation.file_window import reader
+from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
+from houston_daemon.environments.workstation.files.window import reader
 from houston_daemon.environments.workstation.parse.converter import Unreadable
 
 MOST_DOCUMENT = 512 << 20

@@ -2,10 +2,10 @@
 
 from houston_daemon.environments.arguments import Arguments
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
+from houston_daemon.environments.observation import Observation
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.retrieval.protocol import SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
-from houston_daemon.environments.workstation.observations import Observation
 from houston_daemon.environments.workstation.search import actions as asked
 from houston_daemon.environments.workstation.search.observations import SearchResults
 

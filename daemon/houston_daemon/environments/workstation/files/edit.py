@@ -12,21 +12,22 @@ from typing import BinaryIO
 
 import msgspec
 
-from houston_daemon.environments.workstation import actions_file as act
-from houston_daemon.environments.workstation import file_lines
-from houston_daemon.environments.workstation.confine import (
+from houston_daemon.environments.observation import Failed
+from houston_daemon.environments.workstation.files import actions as act
+from houston_daemon.environments.workstation.files import lines as file_lines
+from houston_daemon.environments.workstation.files.confine import (
     Confined,
     PathRefused,
     Place,
     kind_of,
 )
-from houston_daemon.environments.workstation.file_window import (
+from houston_daemon.environments.workstation.files.observations import FileWindow
+from houston_daemon.environments.workstation.files.window import (
     DEFAULT_LINES,
     FileView,
     reader,
     version,
 )
-from houston_daemon.environments.workstation.observations import Failed, FileWindow
 from houston_daemon.environments.workstation.state import State
 from houston_shared.faults import point
 

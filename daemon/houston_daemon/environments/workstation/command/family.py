@@ -8,16 +8,13 @@ import time
 from dataclasses import dataclass
 
 from houston_daemon.environments.arguments import Arguments
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation import actions_command as args
-from houston_daemon.environments.workstation.observations import (
-    Failed,
-    Observation,
-    Output,
-)
-from houston_daemon.environments.workstation.session_actions import Doing, SessionActions
-from houston_daemon.environments.workstation.session_output import Printed, newest, printed
-from houston_daemon.environments.workstation.sessions import Sessions, shortened
+from houston_daemon.environments.workstation.command import actions as args
+from houston_daemon.environments.workstation.command.observations import Output
+from houston_daemon.environments.workstation.command.output import Printed, newest, printed
+from houston_daemon.environments.workstation.command.session_actions import Doing, SessionActions
+from houston_daemon.environments.workstation.command.sessions import Sessions, shortened
 from houston_daemon.hosts.errors import TerminalBusy, TerminalMissing
 from houston_daemon.hosts.protocol import Host, Terminal, TerminalStatus
 

@@ -3,14 +3,9 @@
 import asyncio
 import time
 
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.workstation.observations import (
-    Failed,
-    Finish,
-    Observation,
-    Slept,
-    Thought,
-)
+from houston_daemon.environments.workstation.system.observations import Finish, Slept, Thought
 from houston_shared.records import Intent
 
 

@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from houston_daemon.environments.arguments import Arguments
+from houston_daemon.environments.observation import Observation
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation import actions_command as args
-from houston_daemon.environments.workstation.observations import (
+from houston_daemon.environments.workstation.command import actions as args
+from houston_daemon.environments.workstation.command.observations import (
     Idle,
     Killed,
-    Observation,
     Session,
     SessionEntry,
     Sessions,
     Status,
 )
-from houston_daemon.environments.workstation.sessions import Sessions as Known
-from houston_daemon.environments.workstation.sessions import shortened
+from houston_daemon.environments.workstation.command.sessions import Sessions as Known
+from houston_daemon.environments.workstation.command.sessions import shortened
 from houston_daemon.hosts.protocol import Host
 
 Doing = Callable[[Any, Stop], Awaitable[Observation]]

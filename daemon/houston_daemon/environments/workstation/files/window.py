@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
-from houston_daemon.environments.workstation import actions_file as act
-from houston_daemon.environments.workstation import file_lines
-from houston_daemon.environments.workstation.confine import Confined
-from houston_daemon.environments.workstation.observations import Failed, FileWindow, Info
+from houston_daemon.environments.observation import Failed
+from houston_daemon.environments.workstation.files import actions as act
+from houston_daemon.environments.workstation.files import lines as file_lines
+from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.observations import FileWindow, Info
 from houston_daemon.environments.workstation.state import OpenFile, State
 
 DEFAULT_LINES = 100

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from houston_daemon.environments.arguments import Arguments
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation import actions_file as act
-from houston_daemon.environments.workstation.confine import Confined, PathRefused
-from houston_daemon.environments.workstation.file_edit import FileEdit
-from houston_daemon.environments.workstation.file_search import FileSearch, Limit
-from houston_daemon.environments.workstation.file_window import FileView
-from houston_daemon.environments.workstation.observations import Failed, FileWindow, Observation
+from houston_daemon.environments.workstation.files import actions as act
+from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
+from houston_daemon.environments.workstation.files.edit import FileEdit
+from houston_daemon.environments.workstation.files.observations import FileWindow
+from houston_daemon.environments.workstation.files.search import FileSearch, Limit
+from houston_daemon.environments.workstation.files.window import FileView
 from houston_daemon.environments.workstation.state import State
 
 

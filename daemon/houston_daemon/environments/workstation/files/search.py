@@ -13,17 +13,17 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from houston_daemon.environments.workstation import actions_file as act
-from houston_daemon.environments.workstation import file_lines
-from houston_daemon.environments.workstation.confine import Confined
-from houston_daemon.environments.workstation.file_window import reader
-from houston_daemon.environments.workstation.observations import (
+from houston_daemon.environments.workstation.files import actions as act
+from houston_daemon.environments.workstation.files import lines as file_lines
+from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.observations import (
     Entry,
     Found,
     Listing,
     Match,
     Matches,
 )
+from houston_daemon.environments.workstation.files.window import reader
 
 SECONDS = 10.0
 """Longest search."""

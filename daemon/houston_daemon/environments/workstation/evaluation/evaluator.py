@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.workstation.observations import Failed, Observation, Scored
-from houston_daemon.environments.workstation.slots import Slots
+from houston_daemon.environments.workstation.evaluation.observations import Scored
+from houston_daemon.environments.workstation.evaluation.slots import Slots
 from houston_daemon.hosts.protocol import Finished, Host
 from houston_shared.faults import point
 from houston_shared.safe_text import safe

@@ -1,0 +1,1 @@
+"""Terminals: sessions, commands and their output."""

@@ -1,0 +1,1 @@
+"""The task's evaluator, and its slots on a host."""

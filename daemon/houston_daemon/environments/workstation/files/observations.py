@@ -1,0 +1,164 @@
+"""What the file actions found, and how it reads."""
+
+from typing import ClassVar
+
+import msgspec
+
+from houston_daemon.environments.observation import Observation, Text, render
+
+
+class FileWindow(Observation, frozen=True, kw_only=True):
+    """Numbered lines of one file."""
+
+    kind: ClassVar[str] = "file"
+    bulk: ClassVar[tuple[str, ...]] = ("content", "note")
+    path: str
+    change: str = ""
+    """`` (only shown), `created`, `replaced` (a whole file), `edited`."""
+    first_line: int = 0
+    last_line: int = 0
+    total_lines: int | None = None
+    """None when the file is too large to count."""
+    size: int = 0
+    """Bytes."""
+    binary: bool = False
+    invalid_utf8: bool = False
+    """Whether the window holds bytes that are no UTF-8."""
+    blind: bool = False
+    """A change of a file that was not shown since it last changed."""
+    content: str = ""
+    note: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a folder."""
+
+    name: str
+    type: str
+    """`file`, `folder`, `link`, `other`."""
+    size: int
+    target: str = ""
+
+
+class Listing(Observation, frozen=True, kw_only=True):
+    """One folder."""
+
+    kind: ClassVar[str] = "listing"
+    bulk: ClassVar[tuple[str, ...]] = ("entries",)
+    path: str
+    total: int
+    hidden: int
+    """Names with a leading dot that were left out."""
+    entries: tuple[Entry, ...]
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True):
+    """One line that holds the term."""
+
+    path: str
+    line: int
+    text: str
+
+
+class Matches(Observation, frozen=True, kw_only=True):
+    """Lines that hold a term."""
+
+    kind: ClassVar[str] = "search"
+    bulk: ClassVar[tuple[str, ...]] = ("matches", "note")
+    query: str
+    path: str
+    total_results: int
+    complete: bool
+    """False when a limit of time or number ended the search."""
+    matches: tuple[Match, ...]
+    note: str = ""
+
+
+class Found(Observation, frozen=True, kw_only=True):
+    """Files whose name fits."""
+
+    kind: ClassVar[str] = "found"
+    bulk: ClassVar[tuple[str, ...]] = ("paths",)
+    query: str
+    path: str
+    total_results: int
+    complete: bool
+    paths: tuple[str, ...]
+
+
+class Info(Observation, frozen=True, kw_only=True):
+    """The open file."""
+
+    kind: ClassVar[str] = "info"
+    path: str
+    """Empty when none is open."""
+    first_line: int = 0
+    last_line: int = 0
+    total_lines: int | None = None
+    size: int = 0
+    modified: float = 0.0
+    """Unix time."""
+
+
+@render.register
+def _(one: FileWindow) -> Text:
+    done = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(one.change, "")
+    if one.binary:
+        return Text(f"{done}{one.path}: binary, {one.size} bytes; not shown. {one.note}".rstrip())
+    total = "?" if one.total_lines is None else str(one.total_lines)
+    span = f"lines {one.first_line}-{one.last_line} of {total}"
+    if one.total_lines == 0:
+        span = "empty"
+    flaw = " Bytes that are not UTF-8 are shown as \ufffd." if one.invalid_utf8 else ""
+    head = f"[{done}{one.path}: {span}, {one.size} bytes]{flaw} {one.note}".rstrip()
+    return Text(head, one.content, "file_goto_line shows any line")
+
+
+@render.register
+def _(one: Listing) -> Text:
+    more = one.total - len(one.entries)
+    tail = f", {more} more not listed" if more else ""
+    hidden = f", {one.hidden} hidden" if one.hidden else ""
+    noun = "entry" if one.total == 1 else "entries"
+    head = f"{one.path}: {one.total} {noun}{hidden}{tail}"
+    how = "list a folder below, or find_file with a pattern"
+    return Text(head, "\n".join(map(_entry, one.entries)), how)
+
+
+def _entry(entry: Entry) -> str:
+    if entry.type == "folder":
+        return f"{entry.name}/"
+    if entry.type == "link":
+        return f"{entry.name} -> {entry.target}"
+    return f"{entry.name}  {entry.size}" if entry.type == "file" else f"{entry.name}  (special)"
+
+
+@render.register
+def _(one: Matches) -> Text:
+    lines = [f"{match.path}:{match.line}: {match.text}" for match in one.matches]
+    head = f"{_count(one.total_results, one.complete, 'line')} with {one.query!r} in {one.path}"
+    more = one.total_results - len(lines)
+    tail = f"; the first {len(lines)}:" if more else ":" if lines else "."
+    note = f" {one.note}" if one.note else ""
+    return Text(head + tail + note, "\n".join(lines), "search a smaller folder")
+
+
+@render.register
+def _(one: Found) -> Text:
+    head = f"{_count(one.total_results, one.complete, 'file')} named {one.query!r} in {one.path}"
+    tail = f"; the first {len(one.paths)}:" if one.total_results > len(one.paths) else ":"
+    return Text(head + (tail if one.paths else "."), "\n".join(one.paths), "use a narrower pattern")
+
+
+def _count(number: int, complete: bool, noun: str) -> str:
+    least = "" if complete else "At least "
+    return f"{least}{number or 'no'} {noun}{'' if number == 1 else 's'}".capitalize()
+
+
+@render.register
+def _(one: Info) -> Text:
+    if not one.path:
+        return Text("No file is open.")
+    total = "?" if one.total_lines is None else one.total_lines
+    shown = f"lines {one.first_line}-{one.last_line} of {total} were shown last"
+    return Text(f"Open: {one.path}, {one.size} bytes; {shown}.")
