@@ -9,7 +9,8 @@ from houston_console.headless.following import Following
 from houston_console.headless.page import Page, span
 from houston_shared import out
 from houston_shared.config import Loaded
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.lock import holder
 from houston_shared.records import ENDED
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import cleaned, rollouts
@@ -19,6 +20,8 @@ from houston_shared.wire import CleanRollouts
 
 WAIT_SECONDS = 600.0
 """How long this command waits; the daemon goes on."""
+_LOOK_SECONDS = 2.0
+"""How often is looked whether the daemon is still there."""
 KEPT = (
     "The journal stays whole: steps, contexts, search. Files of 16 MB and more come back only where"
     " an evaluation kept a copy."
@@ -100,7 +103,7 @@ def _enough(last: Cleaning, snapshots: bool) -> bool:
 
 
 def _wait(loaded: Loaded, reader: Reader, wanted: list[str], seq: int) -> dict[str, Cleaning]:
-    """What was freed of each; raises HoustonError (75) when it takes too long."""
+    """What was freed of each; raises HoustonError (75 when it takes too long)."""
     found: dict[str, Cleaning] = {}
     end = time.monotonic() + WAIT_SECONDS
     with Following(loaded.home, reader) as following:
@@ -111,7 +114,14 @@ def _wait(loaded: Loaded, reader: Reader, wanted: list[str], seq: int) -> dict[s
                     found |= {rollout: last} if last else {}
             if len(found) == len(wanted):
                 return {rollout: found[rollout] for rollout in wanted}
-            if not following.wait(max(0.0, end - time.monotonic())):
+            following.wait(_LOOK_SECONDS)
+            if holder(loaded.home) is None:
+                raise DaemonNotRunning(
+                    "The daemon ended before it had said what was freed.",
+                    "Some of it may be.",
+                    "houston daemon start, then the same command again",
+                )
+            if time.monotonic() > end:
                 raise HoustonError(
                     f"{len(wanted) - len(found)} rollouts are still being freed.",
                     "The daemon goes on.",
