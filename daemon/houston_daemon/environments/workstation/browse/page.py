@@ -75,6 +75,8 @@ async def readable(fetched: Fetched, converter: Converter, staging: Path) -> Pag
     if not sound:
         notes.append("Some bytes fit no charset and are shown as \ufffd or wrongly.")
     lines, wrapped = await asyncio.to_thread(_lines, text)
+    if kind == "html" and not lines:
+        notes.append("It has no text of its own; scripts, which are not run, may write it.")
     if wrapped:
         notes.append(f"Lines longer than {LINE} characters go on in the next line.")
     if len(text) > MOST_TEXT:

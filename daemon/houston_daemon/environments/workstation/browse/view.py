@@ -102,9 +102,11 @@ class PageView:
         page = self._page
         if not finds:
             return PageFinds(
-                success=False, url=page.url, keyword=self._place.keyword, total_results=0,
+                url=page.url,
+                keyword=self._place.keyword,
+                total_results=0,
                 total_lines=len(page.lines),
-            )  # fmt: skip
+            )
         self._place.find = index
         line = finds[index - 1]
         first = max(1, line - context)

@@ -6,7 +6,9 @@ the agent nor where Markdown goes.
 """
 
 import importlib.util
+import os
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +23,9 @@ SECONDS = 90.0
 _PROGRAM = Path(__file__).with_name("in_child.py")
 _OUTPUT = 32_000_000
 _NEEDS = {"html": "markdownify", "pdf": "pypdfium2"}
+# Not the virtual environment's own python: it is a link that may lead through others.
+_PYTHON = os.path.realpath(sys.executable)
+_PACKAGES = tuple(dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib"))))
 _SYSTEM = ("/usr", "/bin", "/lib", "/opt")
 
 
@@ -71,7 +76,8 @@ class Converter:
                 f"{kind.upper()} files need packages that this node lacks; the operator can "
                 "install them: pip install 'houston-agents[envs]'."
             )
-        command = [sys.executable, "-I", str(_PROGRAM), kind, file, base]
+        command = [_PYTHON, "-I", str(_PROGRAM), kind, file, base]
+        command += [f"--packages={path}" for path in _PACKAGES]
         if self._host.inside == str(self._host.workspace):
             command.append("--closed")
         done = await self._host.spawn(
@@ -88,7 +94,7 @@ class Converter:
 
 def _interpreter() -> Sequence[Path]:
     """What this Python and its packages lie in, beyond what every sandbox shows."""
-    named = (_PROGRAM, Path(sys.prefix), Path(sys.base_prefix))
+    named = (_PROGRAM, Path(_PYTHON).parent.parent, *map(Path, (sys.base_prefix, *_PACKAGES)))
     return [path for path in named if not any(map(path.is_relative_to, _SYSTEM))]
 
 

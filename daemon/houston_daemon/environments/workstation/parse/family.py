@@ -94,7 +94,9 @@ class ParseActions:
 
     async def _video(self, arguments: asked.ParseVideo) -> Found:
         self._need_endpoint()
-        place = await asyncio.to_thread(sources.located, self._confined, arguments.file_path)
+        place = await asyncio.to_thread(
+            sources.located, self._confined, arguments.file_path, sources.MOST_VIDEO
+        )
         inside = posixpath.join(self._host.inside, place)
         taken = await frames(self._host, inside, arguments.frame_interval)
         count = len(taken.pictures)

@@ -1,6 +1,6 @@
 """Turns one file into Markdown, as a program of its own: what it reads was made by others.
 
-    python in_child.py KIND FILE [BASE_URL]
+    python in_child.py KIND FILE [BASE_URL] [--closed] [--packages=FOLDER]…
 
 KIND is html, pdf, docx, pptx or latex. Prints one JSON object: `title`, `text`, `links` (pairs of
 text and address), `notes`; or `error`, one sentence. It limits its own memory and processor time,
@@ -250,7 +250,8 @@ def main() -> None:
     _limit(120)
     sys.setrecursionlimit(_DEPTH)
     threading.stack_size(_STACK)
-    arguments = [one for one in sys.argv[1:] if one != "--closed"]
+    arguments = [one for one in sys.argv[1:] if not one.startswith("--")]
+    sys.path += [one.partition("=")[2] for one in sys.argv if one.startswith("--packages=")]
     found: list[dict[str, Any]] = []
     worker = threading.Thread(target=lambda: found.append(_said(arguments)))
     worker.start()

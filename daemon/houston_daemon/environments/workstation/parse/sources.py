@@ -11,6 +11,7 @@ from houston_daemon.environments.workstation.files.window import reader
 from houston_daemon.environments.workstation.parse.converter import Unreadable
 
 MOST_DOCUMENT = 512 << 20
+MOST_VIDEO = 16 << 30
 MOST_SOUND = 25 << 20
 """What OpenAI's endpoint takes."""
 MOST_PICTURE = 20 << 20
@@ -22,13 +23,13 @@ _KINDS = {
 }
 
 
-def located(confined: Confined, path: str) -> str:
+def located(confined: Confined, path: str, most: int = MOST_DOCUMENT) -> str:
     """The place of a regular file relative to the workspace, links resolved.
 
     Raises PathRefused, and Unreadable for one that is empty or too large.
     """
     with confined.file(path) as (found, place):
-        _check_size(os.fstat(found).st_size, MOST_DOCUMENT)
+        _check_size(os.fstat(found).st_size, most)
         return place.path
 
 
