@@ -101,11 +101,15 @@ class Terminal(Protocol):
 class Snapshots(Protocol):
     """The rollout's shadow repository: one commit per step that changed files."""
 
-    async def take(self, message: str, hints: Sequence[str] = (), mark: bool = False) -> "Snapshot":
+    async def take(
+        self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
+    ) -> "Snapshot":
         """Record the workspace as it is.
 
         hints: changed paths, looked at first. A stat scan decides in any case.
         mark: also store large files (evaluation, branch, fork).
+        since: the snapshot whose changes were told last, if it may not be the last that was taken
+        (a worker ended between taking and telling); what changed after it is told then.
         """
         ...
 

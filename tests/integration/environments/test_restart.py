@@ -4,6 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.environments.conftest import MakeStation, Station
 
 
@@ -116,6 +118,32 @@ async def test_closing_the_same_step_after_a_restart_gives_the_same(station: Sta
     await station("list_files")
     following = await station.environment.close_step(8)
     assert [one.path for one in following.files] == ["behind.txt"]
+
+
+@pytest.mark.parametrize("ended", ["at the step's end", "before an evaluation"])
+async def test_what_a_snapshot_took_is_told_though_nobody_noted_it(
+    make_station: MakeStation, tmp_path: Path, ended: str
+) -> None:
+    """The worker ends between taking the snapshot and saving that it was taken."""
+    station = await make_station("echo '{\"overall_score\": 1}'")
+    await station("run_command", command="rm notes.txt; mkdir d; seq 3 > d/n.txt")
+    state = tmp_path / "root" / "rollouts" / "r1" / "workstation.json"
+    before = state.read_bytes()
+    if ended == "before an evaluation":
+        await station("eval")
+    else:
+        await station.environment.close_step(1)
+    state.write_bytes(before)
+    await station.again()
+    (station.workspace / "later.txt").write_text("made between\n")
+    closing = await station.environment.close_step(1)
+    found = {one.path: (one.kind, one.added) for one in closing.files}
+    assert found == {
+        "notes.txt": ("removed", 0),
+        "d/n.txt": ("added", 3),
+        "later.txt": ("added", 1),
+    }
+    assert (await station.environment.close_step(2)).files == ()
 
 
 async def test_the_given_workspace_is_no_change(station: Station) -> None:

@@ -21,7 +21,7 @@ async def close_step(
     if state.closing is not None and state.closing.step == step:
         return state.closing.closing()
     spans, ends = await sessions.spans()
-    snapshot = await host.snapshots.take(f"step {step}", hints=touched)
+    snapshot = await host.snapshots.take(f"step {step}", hints=touched, since=state.told)
     kept = KeptClosing(
         step=step,
         snapshot=snapshot.commit,
@@ -30,15 +30,17 @@ async def close_step(
         spans=spans,
     )
     state.closing, state.pending, state.more_pending = kept, (), 0
+    state.told = snapshot.commit
     state.ends, state.finals, state.marked_at = ends, {}, time.time()
     return kept.closing()
 
 
 async def mark(host: Host, state: State, touched: list[str], why: str) -> None:
     """Take a snapshot within a step, large files too; its changes still belong to the step."""
-    snapshot = await host.snapshots.take(why, hints=touched, mark=True)
+    snapshot = await host.snapshots.take(why, hints=touched, mark=True, since=state.told)
     state.pending = merged(state.pending, tuple(map(_change, snapshot.files)))
     state.more_pending += snapshot.more
+    state.told = snapshot.commit
 
 
 def merged(first: tuple[FileChange, ...], second: tuple[FileChange, ...]) -> tuple[FileChange, ...]:

@@ -76,7 +76,8 @@ class Workstation:
         """
         await self._host.prepare(self._source, begun)
         if not self._state.load():
-            await self._host.snapshots.take("start", mark=True)
+            begun_with = await self._host.snapshots.take("start", mark=True)
+            self._state.now.told = begun_with.commit
             point("worker.world.before")
             await asyncio.to_thread(self._state.save)
         self._sessions.open()

@@ -76,6 +76,9 @@ class State(msgspec.Struct, kw_only=True):
     pending: tuple[FileChange, ...] = ()
     """Changes that a snapshot within the open step already took (before an evaluation)."""
     more_pending: int = 0
+    told: str = ""
+    """The snapshot up to which changes are in a closed step or pending: a worker that ends between
+    taking a snapshot and saving this leaves its successor to tell what changed."""
     closing: KeptClosing | None = None
 
 

@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -62,12 +62,14 @@ class ShadowRepository:
         self._unsaved = False
         self._thread = ThreadPoolExecutor(1, "snapshots")
 
-    async def take(self, message: str, hints: Sequence[str] = (), mark: bool = False) -> Snapshot:
+    async def take(
+        self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
+    ) -> Snapshot:
         """Record the workspace as it is; see `protocol.Snapshots.take`.
 
         Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
         """
-        return await self._aside(lambda: self._take(message, frozenset(hints), mark))
+        return await self._aside(lambda: self._take(message, frozenset(hints), mark, since))
 
     async def restore(self, commit: str, into: Path) -> list[str]:
         """Make `into` equal to `commit`; returns the paths that could not be brought back.
@@ -99,8 +101,9 @@ class ShadowRepository:
                 f"Free the disk or mend {self.folder}; the next step tries again.",
             ) from error
 
-    def _take(self, message: str, hints: frozenset[str], mark: bool) -> Snapshot:
+    def _take(self, message: str, hints: frozenset[str], mark: bool, since: str) -> Snapshot:
         repo = self._open()
+        told = self._untold(repo, since)
         looked_at = time.time_ns()
         seen = scan(self.workspace)
         about = About(empty=seen.empty, skipped=seen.skipped)
@@ -112,6 +115,8 @@ class ShadowRepository:
         if changes or about != self._about or not self._head:
             self._commit(repo, message, about, changes)
         self._remember(seen, files, looked_at)
+        if told is not None:
+            changes = _between(told, self._files | self._about.beside)
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
@@ -170,6 +175,17 @@ class ShadowRepository:
             if _differs(before, after):
                 changes.append((path, before, after))
         return changes
+
+    def _untold(self, repo: pygit2.Repository, since: str) -> dict[str, Side] | None:
+        """The files of `since`, where a snapshot after it was never told; None as a rule."""
+        if since in ("", self._head):
+            return None
+        try:
+            commit = repo[since]
+            return {**dict(trees.walk(trees.files_of(commit))), **trees.about_of(commit).beside}
+        except (KeyError, ValueError, pygit2.GitError):
+            log.exception("snapshot %s of %s is damaged", since, self.folder)
+            return None
 
     def _commit(
         self, repo: pygit2.Repository, message: str, about: About, changes: list[Change]
@@ -291,6 +307,12 @@ def _read(
 
 def _in_tree(side: Side) -> TreeFile | None:
     return side if isinstance(side, TreeFile) else None
+
+
+def _between(before: Mapping[str, Side], after: Mapping[str, Side]) -> list[Change]:
+    """Every file that differs between two states."""
+    sides = ((path, before.get(path), after.get(path)) for path in before.keys() | after.keys())
+    return [change for change in sides if _differs(*change[1:])]
 
 
 def _differs(before: Side, after: Side) -> bool:
