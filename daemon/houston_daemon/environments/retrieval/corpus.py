@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from houston_daemon.environments.retrieval.documents import Document
-from houston_daemon.environments.retrieval.identity import Cancelled
 from houston_daemon.environments.retrieval.indexing import ensure_index
 from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.terms import match, snippet
+from houston_daemon.environments.retrieval.turns import Cancelled
 from houston_shared.errors import HoustonError
 
 SCHEME = "corpus:"

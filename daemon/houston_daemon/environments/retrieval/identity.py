@@ -5,21 +5,17 @@ as long as every file has the same size, time and inode.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from houston_daemon.environments.retrieval.documents import files
+from houston_daemon.environments.retrieval.turns import Cancelled, turn
 
 FORM = 2
 """Raised when terms or tables change: an index of another form is another index."""
 _PIECE = 1 << 20
 _LONG = 32
 """Characters of a key."""
-
-
-class Cancelled(Exception):
-    """Nobody waits for it any more."""
 
 
 def content_key(source: Path, folder: Path, cancelled: Callable[[], bool]) -> str:
@@ -29,12 +25,22 @@ def content_key(source: Path, folder: Path, cancelled: Callable[[], bool]) -> st
     """
     signature = _signature(source)
     note = folder / f"{signature}.key"
-    if note.is_file() and len(known := note.read_text(encoding="ascii")) == _LONG:
-        return known  # a power cut can leave an empty one
+    if known := _known(note):
+        return known
+    with turn(folder / f"{signature}.lock", cancelled):
+        return _known(note) or _made(source, signature, note, cancelled)
+
+
+def _known(note: Path) -> str:
+    known = note.read_text(encoding="ascii") if note.is_file() else ""
+    return known if len(known) == _LONG else ""  # a power cut can leave an empty one
+
+
+def _made(source: Path, signature: str, note: Path, cancelled: Callable[[], bool]) -> str:
     key = _hashed(source, cancelled)
     if _signature(source) != signature:  # written to meanwhile: known again when it rests
         return key
-    beside = folder / f"{signature}.{os.getpid()}"
+    beside = note.with_suffix(".new-key")
     beside.write_text(key, encoding="ascii")
     beside.replace(note)
     return key

@@ -6,22 +6,18 @@ a lock of the kernel's, which a killed worker gives back. Memory does not grow w
 """
 
 import contextlib
-import fcntl
 import os
 import sqlite3
-import time
 import zlib
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 
 from houston_daemon.environments.retrieval.documents import Document, documents
-from houston_daemon.environments.retrieval.identity import Cancelled, content_key
+from houston_daemon.environments.retrieval.identity import content_key
 from houston_daemon.environments.retrieval.terms import indexed
+from houston_daemon.environments.retrieval.turns import Cancelled, turn
 from houston_shared.errors import HoustonError
 
-_BATCH = 500
-_LOOK_SECONDS = 0.1
 _TABLES = """
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, url TEXT NOT NULL,
@@ -48,7 +44,7 @@ def ensure_index(source: Path, root: Path, cancelled: Callable[[], bool]) -> Pat
         index = folder / f"{key}.db"
         if index.is_file():
             return index
-        with _turn(folder / f"{key}.lock", cancelled):
+        with turn(folder / f"{key}.lock", cancelled):
             if not index.is_file():
                 _build(source, index, cancelled)
         return index
@@ -62,21 +58,6 @@ def ensure_index(source: Path, root: Path, cancelled: Callable[[], bool]) -> Pat
 
 def _words(problem: Exception) -> str:
     return (problem.strerror or "") if isinstance(problem, OSError) else str(problem)
-
-
-@contextlib.contextmanager
-def _turn(lock: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Hold the lock; the file stays, so that everybody always locks the same one."""
-    with lock.open("wb") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if cancelled():
-                    raise Cancelled from None
-                time.sleep(_LOOK_SECONDS)
-        yield
 
 
 def _build(source: Path, index: Path, cancelled: Callable[[], bool]) -> None:
@@ -99,15 +80,14 @@ def _build(source: Path, index: Path, cancelled: Callable[[], bool]) -> None:
 
 
 def _fill(database: sqlite3.Connection, source: Path, cancelled: Callable[[], bool]) -> None:
-    found, count, left_out = documents(source), 0, 0
-    while batch := list(islice(found, _BATCH)):
+    count = left_out = 0
+    for document in documents(source):
         if cancelled():
             raise Cancelled
-        for document in batch:
-            if document is not None and _add(database, count + 1, document):
-                count += 1
-            else:
-                left_out += 1
+        if document is not None and _add(database, count + 1, document):
+            count += 1
+        else:
+            left_out += 1
     database.execute("INSERT INTO facts VALUES (?, ?)", (count, left_out))
 
 

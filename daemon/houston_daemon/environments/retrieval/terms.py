@@ -6,7 +6,6 @@ rest is left to SQLite's `unicode61` with Porter's stemmer. Knows no database.
 
 import re
 import unicodedata
-from itertools import islice
 
 _CJK = (
     "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -15,6 +14,9 @@ _CJK = (
 _RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(rf"[^\W_{_CJK}]+|[{_CJK}]+")
 _MOST_TERMS = 64
+_LOOKED_AT = 100_000
+"""Characters of a text that a snippet is sought in."""
+_MOST_PLACES = 20
 STOP_WORDS = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
     "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they",
@@ -63,7 +65,7 @@ def match(query: str) -> str:
 
 def snippet(text: str, query: str, width: int = 300) -> str:
     """The stretch of about `width` characters that holds the most different terms, on one line."""
-    head = text[:200_000]
+    head = text[:_LOOKED_AT]
     lower = head.lower()
     if len(lower) != len(head):  # a few letters grow when they become small
         lower = head
@@ -81,6 +83,11 @@ def snippet(text: str, query: str, width: int = 300) -> str:
 
 def _places(text: str, word: str) -> list[int]:
     """Where a term begins in `text`, the first few times; its stem finds its other forms."""
-    stem = re.escape(word[: max(4, len(word) - 3)] if word.isascii() else word)
-    before = r"\b" if word.isascii() else ""
-    return [found.start() for found in islice(re.finditer(before + stem, text), 20)]
+    stem = word[: max(4, len(word) - 3)] if word.isascii() else word
+    found: list[int] = []
+    at = text.find(stem)
+    while at >= 0 and len(found) < _MOST_PLACES:
+        if not (word.isascii() and at and text[at - 1].isalnum()):
+            found.append(at)
+        at = text.find(stem, at + len(stem))
+    return found

@@ -14,7 +14,6 @@ class Documents(Observation, frozen=True, kw_only=True):
     requested_top_k: int
     total_results: int = 0
     documents: tuple[Hit, ...] = ()
-    error_code: str = ""
 
     def fields(self) -> dict[str, Any]:
         """Of each document only its name: the text already holds the rest."""
@@ -60,8 +59,6 @@ class TooLate(Observation, frozen=True, kw_only=True):
 
 @render.register
 def _(one: Documents) -> Text:
-    if one.error:
-        return Text(f"Error: {one.error}")
     if not one.documents:
         return Text(f"No document has any word of {one.query!r}; use others.")
     noun = "document" if one.total_results == 1 else "documents"
