@@ -59,3 +59,11 @@ def test_every_byte_renders_to_something() -> None:
             for line in render(bytes([0x1B, first, second, 0x41])):
                 assert "\x1b" not in line
                 assert line.encode().decode() == line
+
+
+def test_a_long_row_is_overwritten_in_its_place() -> None:
+    """Each piece copied a row of half a megabyte once: minutes for what a command prints at once."""
+    assert render(b"x" * 500_000 + b"\rY" * 250_000) == ["Y" + "x" * 499_999]
+    assert render(b"a\t" * 500_000 + b"\b" * 500_000 + b"z")[0][-1] != "z"
+    wrapped = render(b"x" * 5_000 + b"\x1b[1K" * 100_000 + b"y")[0]
+    assert wrapped == "x" * 4_000 + " " * 1_000 + "y"

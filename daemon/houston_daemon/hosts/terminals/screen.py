@@ -41,19 +41,27 @@ def render(data: bytes) -> list[str]:
         screen = _Screen()
         for line in text.split("\n"):
             screen.feed(line)
-        lines = screen.rows
+        lines = screen.lines()
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
 class _Screen:
-    """Rows written so far and a cursor; rows grow as needed."""
+    """Rows written so far and a cursor; rows grow as needed.
+
+    A row that is written to in pieces is a list of its characters: pieces that overwrite each other
+    then cost their own length, not the row's.
+    """
 
     def __init__(self) -> None:
-        self.rows: list[str] = []
+        self.rows: list[str | list[str]] = []
         self.row = 0
         self.column = 0
+
+    def lines(self) -> list[str]:
+        """The rows as text."""
+        return [row if isinstance(row, str) else "".join(row) for row in self.rows]
 
     def feed(self, line: str) -> None:
         """Print one line and its line feed."""
@@ -83,13 +91,18 @@ class _Screen:
     def _write(self, text: str) -> None:
         while self.row >= len(self.rows):
             self.rows.append("")
-        old = self.rows[self.row]
+        cells = self._cells()
+        if self.column > len(cells):
+            cells.extend(" " * (self.column - len(cells)))
         end = self.column + len(text)
-        if self.column >= len(old):
-            self.rows[self.row] = old + " " * (self.column - len(old)) + text
-        else:
-            self.rows[self.row] = old[: self.column] + text + old[end:]
+        cells[self.column : end] = text
         self.column = end
+
+    def _cells(self) -> list[str]:
+        row = self.rows[self.row]
+        if isinstance(row, str):
+            row = self.rows[self.row] = list(row)
+        return row
 
     def _control(self, piece: str) -> None:
         match = _CSI.fullmatch(piece)
@@ -117,10 +130,12 @@ class _Screen:
     def _erase(self, what: int) -> None:
         if self.row >= len(self.rows):
             return
-        old = self.rows[self.row]
+        cells = self._cells()
         if what == 0:
-            self.rows[self.row] = old[: self.column]
+            del cells[self.column :]
         elif what == 1:
-            self.rows[self.row] = " " * min(self.column, len(old)) + old[self.column :]
+            end = min(self.column, len(cells))
+            begin = max(0, end - _MAX_COLUMN)  # a longer row has wrapped: what is left of it stays
+            cells[begin:end] = " " * (end - begin)
         elif what == 2:
-            self.rows[self.row] = ""
+            cells.clear()
