@@ -12,6 +12,7 @@ from typing import Any
 
 from houston_daemon.environments.arguments import tool
 from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.search_qa.actions import SEARCH_QA_ACTIONS
 from houston_daemon.environments.workstation.catalog import ACTIONS
 
 _INTRODUCTION = """\
@@ -25,17 +26,25 @@ observation says what is wrong.
 Paths are relative to the workspace, or absolute below `/workspace`. Sessions are terminals; a
 session is opened by the first command that names it.
 """
+_SEARCH_QA = """\
+# Actions of search_qa
+"""
 
 
 def reference() -> str:
     """The whole page."""
-    tools = [tool(action) for action in ACTIONS.values()]
-    parts = [_INTRODUCTION]
+    parts = [_INTRODUCTION, *_families([tool(action) for action in ACTIONS.values()])]
+    parts += [_SEARCH_QA, *_families([tool(action) for action in SEARCH_QA_ACTIONS])]
+    return "\n".join(parts)
+
+
+def _families(tools: list[ToolSpec]) -> list[str]:
+    parts = []
     for family in dict.fromkeys(one.family for one in tools):
         members = [one for one in tools if one.family == family]
         parts.append(f"## {family.capitalize()} ({len(members)})\n")
         parts += [_entry(one) for one in members]
-    return "\n".join(parts)
+    return parts
 
 
 def _entry(one: ToolSpec) -> str:
