@@ -62,7 +62,7 @@ def test_every_byte_renders_to_something() -> None:
 
 
 def test_a_long_row_is_overwritten_in_its_place() -> None:
-    """Each piece copied a row of half a megabyte once: minutes for what a command prints at once."""
+    """Each piece copied the whole row once: minutes for what a command prints in a second."""
     assert render(b"x" * 500_000 + b"\rY" * 250_000) == ["Y" + "x" * 499_999]
     assert render(b"a\t" * 500_000 + b"\b" * 500_000 + b"z")[0][-1] != "z"
     wrapped = render(b"x" * 5_000 + b"\x1b[1K" * 100_000 + b"y")[0]
