@@ -118,6 +118,10 @@ class Browse(Settings, frozen=True):
 
     private_addresses: bool = False
     """Whether pages of this machine and its networks may be fetched."""
+    hosts: tuple[str, ...] = ("*",)
+    """Hosts whose pages may be fetched, also by a redirect; `*` stands for any characters, as in
+    `*.arxiv.org`. With `[]` there is no web, only the pages of a corpus. What an agent puts into an
+    address leaves the machine, also where `[sandbox] network` is false."""
 
 
 class Sampling(Settings, frozen=True):

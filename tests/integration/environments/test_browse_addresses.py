@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.workstation.browse import addresses, network
+from houston_shared.task import Browse
 from tests.integration.environments.opened import opened, use
 from tests.support import web as pages
 from tests.support.web import Web, moved, plain
@@ -126,3 +127,18 @@ async def test_only_a_configured_proxy_is_used(
         inside = await station("web_browse", url=site.url("/text"))
         assert "does not allow" in inside.text and proxy.asked == [target]
         await station.environment.close(ended=True)
+
+
+async def test_a_task_names_the_hosts_that_may_be_fetched(tmp_path: Path, site: Web) -> None:
+    """Also where a redirect or a kept page of another rollout would lead elsewhere."""
+    site.pages["/away"] = moved(site.url("/text", "127.0.0.1"))
+    allowed = await opened(tmp_path, browse=Browse(private_addresses=True, hosts=("LOCAL*",)))
+    assert (await allowed("web_browse", url=site.url("/text", "localhost"))).success
+    for path, host in (("/text", "127.0.0.1"), ("/away", "localhost")):
+        result = await allowed("web_browse", url=site.url(path, host))
+        assert not result.success and "no pages of 127.0.0.1; its hosts: LOCAL*" in result.text
+    await allowed.environment.close(ended=True)
+    none = await opened(tmp_path, "r2", browse=Browse(private_addresses=True, hosts=()))
+    kept = await none("web_browse", url=site.url("/text", "localhost"))
+    assert not kept.success and "its hosts: none" in kept.text
+    await none.environment.close(ended=True)

@@ -59,12 +59,17 @@ def families(
     pages = msgspec.convert(settings.get("browse", {}), BrowseTool)
     private = task.browse.private_addresses
     browse = BrowseActions(
-        Fetcher(pages, private=private, proxy=_of_environment(pages.proxy_env)),
+        Fetcher(
+            pages,
+            private=private,
+            proxy=_of_environment(pages.proxy_env),
+            hosts=task.browse.hosts,
+        ),
         PageCache(
             root / "pages",
             seconds=pages.cache_seconds,
             megabytes=pages.cache_mb,
-            private=private,
+            scope=f"{private:d} {' '.join(task.browse.hosts)}",
         ),
         PageStore(folder / "pages", state),
         converter,

@@ -1,7 +1,7 @@
 """Pages kept under the host's root, shared by its rollouts, each with its age.
 
-One file for each address, named by its hash, replaced atomically. Pages that only a task with
-`private_addresses` may see are kept apart. A file that cannot be read counts as none.
+One file for each address, named by its hash, replaced atomically. Pages are shared only by tasks
+that may fetch the same. A file that cannot be read counts as none.
 """
 
 import contextlib
@@ -23,11 +23,12 @@ _PAGE = msgspec.msgpack.Decoder(Page)
 class PageCache:
     """The kept pages of one host. Its methods block; they run in a thread."""
 
-    def __init__(self, folder: Path, *, seconds: float, megabytes: int, private: bool) -> None:
+    def __init__(self, folder: Path, *, seconds: float, megabytes: int, scope: str) -> None:
+        """scope: what the task may fetch; pages are shared by tasks that may fetch the same."""
         self._folder = folder
         self._seconds = seconds
         self._most = megabytes * _MB
-        self._private = private
+        self._scope = scope
 
     def find(self, address: str) -> Page | None:
         """The kept page of an address, if there is one that is young enough."""
@@ -47,7 +48,7 @@ class PageCache:
             self._prune()
 
     def _file(self, address: str) -> Path:
-        name = hashlib.sha256(f"{self._private:d} {address}".encode()).hexdigest()
+        name = hashlib.sha256(f"{self._scope} {address}".encode()).hexdigest()
         return self._folder / f"{name}.page"
 
     def _prune(self) -> None:

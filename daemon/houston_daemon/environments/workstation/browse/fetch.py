@@ -7,6 +7,7 @@ environment is heeded. Knows nothing of how a page is read.
 import asyncio
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,8 +63,11 @@ class Fetched:
 class Fetcher:
     """Fetches pages for one rollout."""
 
-    def __init__(self, settings: BrowseTool, *, private: bool, proxy: str = "") -> None:
+    def __init__(
+        self, settings: BrowseTool, *, private: bool, proxy: str = "", hosts: Sequence[str] = ("*",)
+    ) -> None:
         self._settings = settings
+        self._hosts = hosts
         self._private = private
         self._proxy = proxy
         self._context: ssl.SSLContext | None = None
@@ -73,7 +77,7 @@ class Fetcher:
         if self._context is None:
             self._context = await asyncio.to_thread(httpx.create_ssl_context)
         deadline = time.monotonic() + self._settings.seconds
-        transport = CheckedTransport(self._private, self._context, self._proxy)
+        transport = CheckedTransport(self._private, self._context, self._proxy, self._hosts)
         async with httpx.AsyncClient(
             transport=transport,
             trust_env=False,

@@ -8,7 +8,8 @@ new connection, is checked again. Knows no pages and no agent.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import httpcore
 import httpx
@@ -90,8 +91,12 @@ class CheckedTransport(httpx.AsyncBaseTransport):
     seen from the name is refused.
     """
 
-    def __init__(self, private: bool, context: ssl.SSLContext, proxy: str = "") -> None:
+    def __init__(
+        self, private: bool, context: ssl.SSLContext, proxy: str = "", hosts: Sequence[str] = ("*",)
+    ) -> None:
+        """hosts: patterns of the hosts that the task allows."""
         self._private = private
+        self._hosts = hosts
         self._proxied = bool(proxy)
         network = None if proxy else CheckedNetwork(private)
         self._pool = httpcore.AsyncConnectionPool(
@@ -101,8 +106,12 @@ class CheckedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request. Raises AddressRefused and httpcore's errors."""
         url = request.url
+        host = url.raw_host.decode("ascii").lower().rstrip(".")
+        if not any(fnmatchcase(host, pattern.lower()) for pattern in self._hosts):
+            allowed = ", ".join(self._hosts) or "none"
+            raise AddressRefused(f"This task allows no pages of {host}; its hosts: {allowed}.")
         if self._proxied:
-            await self._check_proxied(url.raw_host.decode("ascii"), url.port or 80)
+            await self._check_proxied(host, url.port or 80)
         assert isinstance(request.stream, httpx.AsyncByteStream)
         answer = await self._pool.handle_async_request(
             httpcore.Request(
