@@ -62,7 +62,8 @@ def findings(task: LoadedTask) -> dict[str, str]:
     definition = task.task
     budget = definition.budget
     check_names(task)
-    evaluator = evaluator_of(task)
+    own = "the environment scores" if definition.scored else "none: rollouts of it have no score"
+    evaluator = evaluator_of(task) or own
     return {
         "instructions": f"{len(task.instructions)} characters",
         "environment": definition.environment,
@@ -71,7 +72,7 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "workspace": _workspace(task),
         "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "
         f"{budget.evaluations} evaluations",
-        "evaluator": evaluator or "none: rollouts of it have no score",
+        "evaluator": evaluator,
     }
 
 

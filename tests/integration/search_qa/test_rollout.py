@@ -40,6 +40,7 @@ STEPS = [
 
 
 def test_a_question_is_answered_through_a_kill(station: Station) -> None:
+    assert "the environment scores" in station.run("task", "validate", str(PACKAGED)).stdout
     station.start()
     words = ["rollout", "start", str(PACKAGED), "--seed", str(seed_of("q-01")), "--engine"]
     (row,) = station.json(*words, station.script(STEPS))
