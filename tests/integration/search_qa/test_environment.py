@@ -93,6 +93,18 @@ async def test_a_wrong_answer_and_one_too_many(tmp_path: Path) -> None:
     assert late.success and late.fields["finished"] and "overall_score" not in late.fields
 
 
+async def test_a_step_cannot_try_several_answers(tmp_path: Path) -> None:
+    world = World(tmp_path, "q-02", evaluations=5)
+    await world.environment.open()
+    tried = ["Lars Wick", "Jonas Wick", "Casper Ryle"]
+    results = [await world("answer", call_id=f"3.{n}", text=t) for n, t in enumerate(tried)]
+    assert [one.fields.get("overall_score") for one in results] == [0.0, None, None]
+    assert [one.kind for one in results] == ["eval", "answer", "answer"]
+    world.standing = Standing(4, 10, 0.0, 900.0, 1, 0.0, 0.0)  # a person asked to think again
+    again = await world("answer", call_id="4.0", text="Jonas Wick")
+    assert again.fields["overall_score"] == 100.0
+
+
 async def test_a_restart_finds_question_corpus_and_answer(tmp_path: Path) -> None:
     world = World(tmp_path, "q-02")
     await world.environment.open()

@@ -6,6 +6,7 @@ a lock of the kernel's, which a killed worker gives back. Memory does not grow w
 """
 
 import contextlib
+import logging
 import os
 import sqlite3
 import zlib
@@ -18,6 +19,7 @@ from houston_daemon.environments.retrieval.terms import indexed
 from houston_daemon.environments.retrieval.turns import Cancelled, turn
 from houston_shared.errors import HoustonError
 
+log = logging.getLogger(__name__)
 _TABLES = """
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, url TEXT NOT NULL,
@@ -89,6 +91,7 @@ def _fill(database: sqlite3.Connection, source: Path, cancelled: Callable[[], bo
         else:
             left_out += 1
     database.execute("INSERT INTO facts VALUES (?, ?)", (count, left_out))
+    log.info("the corpus %s: %s documents, %s left out", source.name, count, left_out)
 
 
 def _add(database: sqlite3.Connection, number: int, document: Document) -> bool:

@@ -139,7 +139,7 @@ class SearchQa:
                 error=f"An answer is refused before step {budget.minimum_steps}; this is step "
                 f"{standing.step}. Search and read first."
             )
-        if standing.evaluations >= budget.evaluations:
+        if standing.evaluations >= budget.evaluations or state.answered_at == standing.step:
             return TooLate()
         gold = state.question.answers
         exact = exact_match(text, gold)
@@ -150,6 +150,7 @@ class SearchQa:
             question_id=state.question.id,
             finished=True,
         )
+        state.answered_at = standing.step
         save(self._file, state)
         return state.answers[call.id]
 

@@ -23,6 +23,8 @@ class State(msgspec.Struct):
     """File name of the corpus's index."""
     answers: dict[str, Answered] = {}
     """Call → what was said to it."""
+    answered_at: int = 0
+    """Step of the last answer; a step cannot give a second one."""
 
 
 def state_file(spec: RolloutSpec, rollout: str) -> Path:
