@@ -22,7 +22,8 @@ from tests.faults.power_cut.trace import Marks
 from tests.support.recorder_client import Person, Worker, call, result, sample
 
 ROOT = Path(__file__).parents[3]
-ROLLOUTS = 4
+ROLLOUTS = 24
+"""So many that some commits run beside the receiving, as they do under load."""
 LIVES = (("kill", 150), ("stop", 250), ("kill", 350), ("kill", 250))
 """How each life ends, and after how many acks; about 5 MB of bodies, some checkpoints."""
 
