@@ -52,6 +52,7 @@ PAGES = {
             ("Search", "[search]"),
             ("Browse", "[browse]"),
             ("Questions", "[questions]"),
+            ("Attention", "[attention]"),
         ],
     ),
 }

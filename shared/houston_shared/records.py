@@ -169,6 +169,10 @@ class ObservationBody(Record, frozen=True):
     spans: tuple[TerminalSpan, ...] = ()
     attention: tuple[str, ...] = ()
     """Signals of this step: `error`, `null_action`, `forged_tag`, …"""
+    reasons: dict[str, str] = {}
+    """By signal, why it stands: a few words."""
+    attention_version: int = 0
+    """Which set of signals was looked for; 0 for steps of before there was a number."""
     finished: bool = False
     """Whether the step ended the rollout (`finish` accepted, or a budget is spent)."""
     guidance_bytes: int = 0
@@ -241,6 +245,33 @@ class TaskRecord(Record, frozen=True):
     instructions: str
 
 
+class Origin(Record, frozen=True):
+    """How the parent of a branch stood after the step that both share last (`parent_step`).
+
+    Nothing of the shared past is stored again: its events are the parent's. What the derived rows
+    of the branch begin with stands here, so that they follow from its own events alone.
+    """
+
+    seq: int
+    """The observation that closed the shared step: what the past must still be."""
+    head_seq: int
+    """The head of the contexts."""
+    snapshot: str = ""
+    """Commit in the parent's shadow repository; empty where the environment has no workspace."""
+    fork_seq: int | None = None
+    """The fork that the context after the shared step began with; None before the first."""
+    forks: int = 0
+    first_step: int = 1
+    """First step of that context."""
+    active_us: int = 0
+    evaluations: int = 0
+    """Submissions used."""
+    best_score: float | None = None
+    last_score: float | None = None
+    errors: int = 0
+    """Steps with an error observation."""
+
+
 class RolloutSpec(Record, frozen=True):
     """Everything a worker needs to know to run one rollout; fixed when it is started."""
 
@@ -254,6 +285,8 @@ class RolloutSpec(Record, frozen=True):
     group: str = ""
     parent: str = ""
     parent_step: int | None = None
+    origin: Origin | None = None
+    """Of a branch: where it begins."""
     seed: int = 0
     host_root: str = ""
     """Where the host keeps what rollouts own."""
@@ -291,5 +324,7 @@ class StepRecord(Record, frozen=True):
     active_seconds: float
     seq: int = 0
     """Sequence of the step's last event."""
+    inherited: str = ""
+    """The rollout whose step it is, where a branch shares it; empty for a step of its own."""
     aside: tuple[SetAside, ...] = ()
     """What repairs set aside of it; filled where people read (`queries.aside`)."""

@@ -5,7 +5,7 @@ This module reads and checks `task.toml`. It starts nothing and copies nothing.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,8 +16,6 @@ from houston_shared.toml_file import Settings, convert, parse, read_text
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Limit = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
-SCORING = frozenset({"search_qa"})
-"""Environments that know themselves how well the agent did; they answer `eval` without a tool."""
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
@@ -124,6 +122,36 @@ class Browse(Settings, frozen=True):
     address leaves the machine, also where `[sandbox] network` is false."""
 
 
+Window = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+Score = Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+
+class Attention(Settings, frozen=True):
+    """When a step is marked for people to look at (docs/attention.md); 0 turns a signal off."""
+
+    error_streak: Window = 3
+    """`error_streak`: steps in a row in which something went wrong."""
+    repeated_actions: Window = 3
+    """`repeated_action`: the same action this often, in a row or in turn with one other."""
+    blind_edit_steps: Window = 5
+    """`blind_edit`: steps before an edit in which the file must have been looked at; 1 is APOLLO's
+    rule. 0 asks only that it was seen since it last changed."""
+    unchanged_steps: Window = 40
+    """`no_change`: steps in a row that changed no file."""
+    long_sleep_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 1_800.0
+    """`long_sleep`: a single sleep."""
+    idle_sleep_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
+    """`idle_sleep`: a single sleep while no session runs anything."""
+    score_drop: Score = 5.0
+    """`score_fell`: points below the best score so far."""
+    low_score: Score = 50.0
+    """`low_finish`: best score below which an end is worth a look."""
+    budget_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
+    """`near_budget`: share of the steps or of the active time that is left."""
+    evaluations_left: Window = 1
+    """`near_budget`: submissions left, once one was used."""
+
+
 class Sampling(Settings, frozen=True):
     """How the policy samples."""
 
@@ -148,9 +176,10 @@ class Task(Settings, frozen=True):
     """What the agent is asked to do: motivation, goal, rules, what it may use."""
     instructions_file: str = ""
     """Text file beside the task file, instead of `instructions`."""
-    environment: Literal["workstation", "search_qa", "null"] = "workstation"
-    """What turns actions into observations. `search_qa` asks one of the task's questions over its
-    corpus; `null` does nothing, for benchmarks."""
+    environment: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] = "workstation"
+    """What turns actions into observations: one of Houston's own, or of a package that is installed
+    beside it. `search_qa` asks one of the task's questions over its corpus; `null` does nothing,
+    for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
@@ -171,14 +200,13 @@ class Task(Settings, frozen=True):
     """What the agent may browse."""
     questions: Questions = Questions()
     """What `search_qa` asks."""
+    attention: Attention = Attention()
+    """When a step is marked for people to look at."""
+    settings: dict[str, Any] = {}
+    """Settings of an environment that another package brings, as that package documents them."""
     environment_variables: dict[str, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
-
-    @property
-    def scored(self) -> bool:
-        """Whether its rollouts have a score: from the evaluator, or from the environment itself."""
-        return bool(self.evaluate.command) or self.environment in SCORING
 
     @property
     def mapped(self) -> Sandbox:

@@ -40,6 +40,7 @@ def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[
         ],
         "verdict": None if verdict is None else "keep" if verdict.keep else "mask",
         "attention": list(closed.attention) if closed else [],
+        "attention_reasons": dict(closed.reasons) if closed else {},
         "policy": one.sample.policy,
         "at": one.at,
         "active_seconds": one.active_seconds,

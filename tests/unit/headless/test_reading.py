@@ -103,7 +103,7 @@ KEYS = {
     "guidance": {"id", "rollout", "author", "text", "mode", "state", "step", "queued_at",
                  "delivered_at"},
     "steps": {"rollout", "step", "thought", "calls", "observation", "guidance", "files",
-              "verdict", "attention", "policy", "at", "active_seconds"},
+              "verdict", "attention", "attention_reasons", "policy", "at", "active_seconds"},
     "context": {"messages", "rendered", "token_ids", "drift", "parent"},
 }  # fmt: skip
 """DESIGN §9: formats that other programs rely on."""

@@ -144,7 +144,8 @@ def _result(one: Result) -> Record:
 
 def _observation(one: bodies.StoredObservation) -> Record:
     files = tuple(msgspec.structs.replace(file, diff="", note=ERASED) for file in one.files)
-    return msgspec.structs.replace(one, tail=ERASED, files=files)
+    reasons = dict.fromkeys(one.reasons, ERASED)
+    return msgspec.structs.replace(one, tail=ERASED, files=files, reasons=reasons)
 
 
 def _fork(one: ForkBody) -> Record:
