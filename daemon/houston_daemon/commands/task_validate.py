@@ -5,6 +5,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+from houston_daemon.environments.registry import kind
 from houston_daemon.service.rollouts import check_file
 from houston_daemon.service.task_checks import check_names
 from houston_shared import out
@@ -62,7 +63,11 @@ def findings(task: LoadedTask) -> dict[str, str]:
     definition = task.task
     budget = definition.budget
     check_names(task)
-    own = "the environment scores" if definition.scored else "none: rollouts of it have no score"
+    own = (
+        "the environment scores"
+        if kind(definition.environment).scores(definition)
+        else "none: rollouts of it have no score"
+    )
     evaluator = evaluator_of(task) or own
     return {
         "instructions": f"{len(task.instructions)} characters",

@@ -1,9 +1,8 @@
 """Which environment a task names."""
 
-from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.environments.kind import Making
 from houston_daemon.environments.protocol import Environment, WaitingForSlot
-from houston_daemon.environments.search_qa.environment import SearchQa
-from houston_daemon.environments.workstation.build import build
+from houston_daemon.environments.registry import kind
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
 
@@ -24,11 +23,9 @@ def make_environment(
     observation_characters: most characters of one result; by default three for each token of the
     task's `observation_tokens` (30,000). A loop whose model has a small window gives fewer.
     owner: the home whose rollout it is.
-    Raises ConfigurationError when the task names tools that the environment does not have.
+    Raises ConfigurationError when there is no such environment (any more), or when the task names
+    tools that it does not have.
     """
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
-    if task.environment == "null":
-        return NullEnvironment(task)
-    if task.environment == "search_qa":
-        return SearchQa(spec, task, max(600, characters))
-    return build(spec, task, max(600, characters), waiting_for_slot, owner)
+    making = Making(spec, task, max(600, characters), waiting_for_slot, owner)
+    return kind(task.environment).make(making)

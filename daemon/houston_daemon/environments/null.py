@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from houston_daemon.environments import door
 from houston_daemon.environments.arguments import Arguments, Catalog
+from houston_daemon.environments.kind import EnvironmentKind
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_shared.records import Call, Intent, Result
 from houston_shared.task import Task
@@ -85,3 +86,6 @@ def _result(call: Call, kind: str, success: bool, text: str, **fields: bool) -> 
         fields=dict(fields),
         forged_tags=shown.forged_tags,
     )
+
+
+KIND = EnvironmentKind(make=lambda making: NullEnvironment(making.task))

@@ -7,6 +7,7 @@ the agent's own time ends while there is still time to grade.
 from dataclasses import dataclass
 
 from houston_daemon.environments.protocol import Standing
+from houston_daemon.environments.registry import kind
 from houston_daemon.rollout.clock import ActiveClock
 from houston_shared.records import Result
 from houston_shared.task import Task
@@ -41,7 +42,7 @@ class Budgets:
         self.budget = task.budget
         self.clock = clock
         self.scores = scores
-        self.has_evaluator = task.scored
+        self.has_evaluator = bool(task.evaluate.command) or kind(task.environment).scores(task)
         evaluator = task.evaluate.seconds if task.evaluate.command else 0.0
         self._reserve = min(evaluator, self.budget.active_seconds / 2)
 

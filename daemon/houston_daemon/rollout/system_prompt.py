@@ -4,6 +4,7 @@ Short enough for a window of 8,192 tokens. It never changes within a rollout; nu
 stand in the newest observation.
 """
 
+from houston_daemon.environments.registry import kind
 from houston_shared.real_user import CLOSE, OPEN
 from houston_shared.task import Task
 
@@ -43,15 +44,16 @@ _EVALUATED = """
 means first, and never submit twice without a change. Keep a copy of what scored best, and put it \
 back before you finish if later work is worse."""
 
-_WITH_FILES = ("workstation", "null")
-"""Environments whose agent has a workspace."""
+_MEASURED = "null"
+"""Its agent is told what one with a workspace is told: benchmarks measure that."""
 _UNTIL = """
 - `finish` is accepted from step {step} on."""
 
 
 def system_prompt(task: Task) -> str:
     """The system prompt for `task`."""
-    text = _BASE if task.environment in _WITH_FILES else _WORLD
+    with_files = task.environment == _MEASURED or kind(task.environment).workspace
+    text = _BASE if with_files else _WORLD
     if task.evaluate.command and task.budget.evaluations:
         text += _EVALUATED
     if task.budget.minimum_steps > 1:

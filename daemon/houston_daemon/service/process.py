@@ -38,6 +38,8 @@ from houston_shared.secret_values import install
 from houston_shared.store.bodies import DaemonDied
 
 WORKER = "houston_daemon.rollout.worker"
+PRELOADED = "houston_daemon.rollout.preloaded"
+"""What the process that forks workers imports."""
 WORKERS = {"recorded": "houston_daemon.demo.playback"}
 """Workers of engine kinds that are not run by the rollout loop."""
 OPENING_SECONDS = 300.0
@@ -160,7 +162,7 @@ def _crew(
     patience = settings.engine_patience_seconds
     engines = Engines(servers(loaded), recorder, inbox.put, patience)
     births = Births(
-        inbox, WORKER, worker_log(home, NURSERY), min(SILENT_SECONDS, settings.silent_seconds)
+        inbox, PRELOADED, worker_log(home, NURSERY), min(SILENT_SECONDS, settings.silent_seconds)
     )
     workers = Workers(
         recorder,

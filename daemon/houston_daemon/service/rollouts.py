@@ -15,6 +15,7 @@ from platformdirs import user_config_path
 from houston_daemon.engines.install import engine_path
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.script import read_script
+from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
@@ -67,11 +68,10 @@ def hidden(loaded: Loaded) -> tuple[str, ...]:
 
 def check_machine(task: LoadedTask) -> None:
     """Raise HoustonError when this machine cannot do what the task asks."""
-    if task.task.environment != "workstation":
+    if not kind(task.task.environment).sandbox:
         return
-    kind = task.task.mapped.kind
     scratch = Path("/tmp")
-    trial = Sandbox(kind=kind, workspace=scratch, home=scratch, temporary=scratch)
+    trial = Sandbox(kind=task.task.mapped.kind, workspace=scratch, home=scratch, temporary=scratch)
     if problem := asyncio.run(probe(trial)):
         raise problem
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from houston_daemon.environments.search_qa.catalog import check_task
-from houston_daemon.environments.workstation.catalog import catalog
+from houston_daemon.environments.registry import kind
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask
 
@@ -11,10 +10,12 @@ from houston_shared.task import LoadedTask
 def check_names(task: LoadedTask) -> None:
     """Raise ConfigurationError for a tool that is none, or a mapped path that is not here."""
     definition = task.task
-    if definition.environment == "workstation":
-        catalog(definition)
-    if definition.environment == "search_qa":
-        check_task(task)
+    try:
+        found = kind(definition.environment)
+    except ConfigurationError as problem:
+        cause = f"{task.file}: `environment`: {problem.cause}"
+        raise ConfigurationError(cause, problem.effect, problem.next) from None
+    found.check(task)
     mapped = definition.mapped
     for key, paths in (("read", mapped.read), ("devices", mapped.devices)):
         for path in paths:

@@ -27,7 +27,7 @@ from houston_shared.task import load_task
 from tests.support.terminals import end_terminals
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["houston_daemon.rollout.worker"])
+_PROCESSES.set_forkserver_preload(["houston_daemon.rollout.preloaded"])
 UNCOUNTED = ("Hello", "ReadSteps", "Heartbeat")
 
 

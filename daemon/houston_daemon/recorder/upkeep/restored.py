@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.environments.registry import kind
 from houston_daemon.recorder.disk import head_file
 from houston_daemon.recorder.disk.connection import open_writer
 from houston_daemon.recorder.steps import states
 from houston_daemon.recorder.steps.journal import Journal, Key
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.workers import Workers
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec
 from houston_shared.store import blobs
@@ -67,7 +68,7 @@ def _pause(store: Store, reason: str) -> list[str]:
 
 def _missing(spec: RolloutSpec, rollout: str, begun: bool) -> str:
     """What the rollout needs and this machine does not have, as the end of a reason."""
-    if parse_task(spec.task).environment != "workstation":
+    if not _has_workspace(parse_task(spec.task).environment):
         return ""
     own = Path(spec.host_root) / "rollouts" / rollout
     folder = Path(spec.task.folder)
@@ -82,3 +83,11 @@ def _missing(spec: RolloutSpec, rollout: str, begun: bool) -> str:
             f" then houston rollout resume {rollout}"
         )
     return ""
+
+
+def _has_workspace(environment: str) -> bool:
+    """Whether its rollouts need one; not known of what another package brings and is not here."""
+    try:
+        return kind(environment).workspace
+    except ConfigurationError:
+        return False

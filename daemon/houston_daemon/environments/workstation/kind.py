@@ -1,0 +1,20 @@
+"""The workstation, as it is registered."""
+
+from houston_daemon.environments.kind import EnvironmentKind, Making
+from houston_daemon.environments.protocol import Environment
+from houston_shared.task import LoadedTask
+
+
+def _make(making: Making) -> Environment:
+    from houston_daemon.environments.workstation.build import build
+
+    return build(making.spec, making.task, making.characters, making.waiting_for_slot, making.owner)
+
+
+def _check(task: LoadedTask) -> None:
+    from houston_daemon.environments.workstation.catalog import catalog
+
+    catalog(task.task)
+
+
+KIND = EnvironmentKind(make=_make, check=_check, workspace=True, sandbox=True)
