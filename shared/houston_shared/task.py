@@ -149,7 +149,7 @@ class Attention(Settings, frozen=True):
     budget_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
     """`near_budget`: share of the steps or of the active time that is left."""
     evaluations_left: Window = 1
-    """`near_budget`: submissions left, once one was used."""
+    """`near_budget`: submissions left when one is used."""
 
 
 class Sampling(Settings, frozen=True):

@@ -180,7 +180,8 @@ class Workstation:
             case "think":
                 return system.think(self._state.now.last_action)
             case "sleep":
-                return await system.sleep(self._sleep_seconds(call), stop)
+                running = await self._sessions.running()
+                return await system.sleep(self._sleep_seconds(call), stop, running)
             case "eval":
                 return await self._evaluation.run(standing, stop)
             case _:

@@ -91,6 +91,14 @@ class Sessions:
         first_time, first = marks[0] if marks else (time.time(), 0)
         return Since(max(self.begin(name), first), first_time)
 
+    async def running(self) -> tuple[str, ...] | None:
+        """Sessions in which a command runs now; None where the host cannot say."""
+        try:
+            found = [self.note(one) for one in await self._host.terminals()]
+        except (HoustonError, OSError):
+            return None
+        return tuple(one.name for one in found if one.busy)
+
     async def spans(self) -> tuple[tuple[TerminalSpan, ...], dict[str, int]]:
         """What each terminal printed since the last step, and where its log ends now."""
         state = self._state()

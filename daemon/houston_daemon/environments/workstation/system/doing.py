@@ -16,12 +16,12 @@ def think(last_action: str) -> Observation:
     return Thought()
 
 
-async def sleep(seconds: float, stop: Stop) -> Slept:
-    """Sleep until the time is over or a person's word ends it."""
+async def sleep(seconds: float, stop: Stop, running: tuple[str, ...] | None = None) -> Slept:
+    """Sleep until the time is over or a person's word ends it. running: sessions that are busy."""
     begun = time.monotonic()
     ended_by = await _until_stopped(seconds, stop)
     slept = round(time.monotonic() - begun, 3)
-    return Slept(asked=seconds, slept=slept, ended_by=ended_by)
+    return Slept(asked=seconds, slept=slept, ended_by=ended_by, running=running)
 
 
 async def sleep_on(intent: Intent, seconds: float, stop: Stop) -> Slept:

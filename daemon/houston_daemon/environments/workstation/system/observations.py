@@ -21,6 +21,8 @@ class Slept(Observation, frozen=True, kw_only=True):
     """`time`, `wake`, `interrupt`."""
     away: bool = False
     """Whether the daemon was away during the sleep."""
+    running: tuple[str, ...] | None = None
+    """Sessions in which a command ran as it began; None where that is not known."""
 
 
 class Finish(Observation, frozen=True, kw_only=True):
