@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.search_qa.questions import chosen, read_questions
-from houston_daemon.environments.search_qa.scoring import exact_match, normal, token_f1
+from houston_daemon.environments.questions.question_set import chosen, read_questions
+from houston_daemon.environments.questions.text_scoring import exact_match, normal, token_f1
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Questions, load_task

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.search_qa.questions import chosen, read_questions
+from houston_daemon.environments.questions.question_set import chosen, read_questions
 from houston_shared.task import Questions
 from tests.integration.search_qa.test_questions import PACKAGED
 from tests.support.station import Station

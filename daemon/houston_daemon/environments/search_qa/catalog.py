@@ -1,15 +1,11 @@
 """Which actions search_qa offers for one task, and what the task must name for it."""
 
-from pathlib import Path
-
 from houston_daemon.environments.arguments import Arguments, Catalog
+from houston_daemon.environments.questions.answering import check_questions
 from houston_daemon.environments.search_qa.actions import SEARCH_QA_ACTIONS
-from houston_daemon.environments.search_qa.questions import chosen, read_questions
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask, Task
 
-SCORE = "eval"
-"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
 _ANSWER = "answer"
 
 
@@ -35,8 +31,4 @@ def catalog(task: Task) -> Catalog:
 def check_task(task: LoadedTask) -> None:
     """Raise ConfigurationError for anything that would end every rollout of the task at once."""
     catalog(task.task)
-    settings = task.task.questions
-    if Path(settings.file).is_absolute() or ".." in Path(settings.file).parts:
-        raise ConfigurationError(f"{task.file}: `questions.file` is not beside the task file.")
-    file = task.folder / settings.file
-    chosen(read_questions(file), settings, 0, str(file))
+    check_questions(task)

@@ -33,30 +33,6 @@ class DocumentWindow(Observation, frozen=True, kw_only=True):
     content: str
 
 
-class Answered(Observation, frozen=True, kw_only=True):
-    """An answer with its score, or the score of none; the fields of an evaluation."""
-
-    kind: ClassVar[str] = "eval"
-    overall_score: float
-    """100 for an exact match, else 0."""
-    state: str = "scored"
-    counted: bool = True
-    seconds: float = 0.0
-    exact_match: float = 0.0
-    f1: float = 0.0
-    """0 to 1."""
-    question_id: str
-    finished: bool
-    """Whether it ends the rollout."""
-
-
-class TooLate(Observation, frozen=True, kw_only=True):
-    """An answer beyond those that the task allows: the one before stands."""
-
-    kind: ClassVar[str] = "answer"
-    finished: bool = True
-
-
 @render.register
 def _(one: Documents) -> Text:
     if not one.documents:
@@ -77,13 +53,3 @@ def _(one: DocumentWindow) -> Text:
     goes_on = more if one.last_line < one.total_lines else ""
     span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
     return Text(f"[{one.id}: {one.title}, {span}{goes_on}]", one.content, "a later line_number")
-
-
-@render.register
-def _(one: Answered) -> Text:
-    return Text("The answer is taken." if one.finished else "No answer was given.")
-
-
-@render.register
-def _(one: TooLate) -> Text:
-    return Text("The answer that was given before stands; this one does not count.")

@@ -1,13 +1,12 @@
-"""A typed observation becomes a stored result: rendered, through the door, with its fields."""
+"""A result of the workstation: a command that failed on the size of a file is told so."""
 
 import errno
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 
-from houston_daemon.environments import door
-from houston_daemon.environments.observation import Observation, render
+from houston_daemon.environments import result as result_of
+from houston_daemon.environments.observation import Observation
 from houston_daemon.environments.workstation.command.observations import Output
 from houston_daemon.hosts.limits import Hit
 from houston_shared.records import Call, Result
@@ -22,28 +21,10 @@ _EFBIG = os.strerror(errno.EFBIG)
 def result(
     call: Call, observation: Observation, limit: int, seconds: float, met: Sequence[Hit] = ()
 ) -> Result:
-    """The result of `call`, its text within `limit` characters.
-
-    met: limits that the rollout's processes met meanwhile, which the head says in words.
-    What is cut is the body; the head, which says what happened, always stays.
-    """
-    text = render(observation)
+    """The result of `call`; see `environments.result`."""
     if isinstance(observation, Output) and not (observation.window or observation.running):
         met = (*met, *_file_size(observation))
-    fields = observation.fields()
-    if met:
-        text = replace(text, head="\n".join([text.head, *(f"[{hit.words}]" for hit in met)]))
-        fields["limits"] = [hit.kind for hit in met]
-    shown = door.through(text.body, limit, text.how, text.head)
-    return Result(
-        call=call,
-        kind=observation.kind,
-        success=observation.success,
-        text=shown.text,
-        fields=fields,
-        seconds=seconds,
-        forged_tags=shown.forged_tags,
-    )
+    return result_of.result(call, observation, limit, seconds, met)
 
 
 def _file_size(observation: Output) -> list[Hit]:

@@ -1,7 +1,7 @@
-"""What a rollout of search_qa must know again after a restart: one small file on the host.
+"""What a rollout that answers a question must know again after a restart: one file on the host.
 
-The question as it was when the rollout began, the index it searches, and every answer by its call,
-so that an answer whose result was not stored is neither lost nor scored twice.
+The question as it was when the rollout began, and every answer by its call, so that an answer
+whose result was not stored is neither lost nor scored twice.
 """
 
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.environments.search_qa.observations import Answered
-from houston_daemon.environments.search_qa.questions import Question
+from houston_daemon.environments.questions.observations import Answered
+from houston_daemon.environments.questions.question_set import Question
 from houston_shared.records import RolloutSpec
 from houston_shared.terminal_folder import rollout_folder
 
@@ -19,17 +19,17 @@ class State(msgspec.Struct):
     """Everything in the file."""
 
     question: Question
-    index: str
-    """File name of the corpus's index."""
+    index: str = ""
+    """File name of the corpus's index, where there is a corpus."""
     answers: dict[str, Answered] = {}
     """Call → what was said to it."""
     answered_at: int = 0
     """Step of the last answer; a step cannot give a second one."""
 
 
-def state_file(spec: RolloutSpec, rollout: str) -> Path:
+def state_file(spec: RolloutSpec, rollout: str, environment: str) -> Path:
     """Where a rollout on the host of `spec` has its file."""
-    return rollout_folder(Path(spec.host_root), rollout) / "search_qa.json"
+    return rollout_folder(Path(spec.host_root), rollout) / f"{environment}.json"
 
 
 def load(file: Path) -> State | None:

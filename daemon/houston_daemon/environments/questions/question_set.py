@@ -1,4 +1,4 @@
-"""The question set: JSON Lines, split into train and test so that no question is in both.
+"""A question set: JSON Lines, split into train and test so that no question is in both.
 
 Each line is an object with `question`, `answers` (or `golden_answers`), and perhaps `id` and
 `split`. A line without a split gets one by the hash of its question: a fifth are for the test.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments.search_qa.scoring import normal
+from houston_daemon.environments.questions.text_scoring import normal
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Questions, Split
 

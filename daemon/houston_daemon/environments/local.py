@@ -1,0 +1,31 @@
+"""This machine as the host of a rollout, as its task maps it."""
+
+from pathlib import Path
+
+from houston_daemon.hosts.limits import limits
+from houston_daemon.hosts.local import LocalHost
+from houston_shared.records import RolloutSpec
+from houston_shared.secret_values import restored
+from houston_shared.task import Task
+
+
+def local_host(spec: RolloutSpec, task: Task, owner: str = "") -> LocalHost:
+    """A host that is shut in as the task says; nothing is touched before its `prepare`.
+
+    owner: the home whose rollout it is; no other may drive it meanwhile.
+    """
+    mapped = task.mapped
+    return LocalHost(
+        Path(spec.host_root),
+        spec.rollout,
+        sandbox=mapped.kind,
+        network=mapped.network,
+        hidden=tuple(map(Path, spec.hidden)),
+        read=tuple(map(Path, mapped.read)),
+        devices=tuple(map(Path, mapped.devices)),
+        gpus=mapped.gpus,
+        # A task gives a key by its name: stored is the name, the agent's programs get the value.
+        environment={key: restored(value) for key, value in task.environment_variables.items()},
+        limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
+        owner=owner,
+    )
