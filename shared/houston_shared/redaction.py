@@ -85,8 +85,11 @@ class Redactor:
     """Takes secrets out of text. The same text gives the same text, and redacting twice is once."""
 
     def __init__(self, values: Mapping[str, str], shapes: bool = True) -> None:
-        """values: secrets by the name they are shown under; short ones are passed over."""
-        self.names = tuple(sorted(name for name in values if len(values[name]) >= SHORTEST))
+        """values: secrets by the name they are shown under; short ones are passed over.
+
+        White space around one is no part of the secret: who reads it from a file strips it.
+        """
+        self.names = tuple(sorted(name for name in values if len(values[name].strip()) >= SHORTEST))
         """What is known by its value."""
         self._values = {name: values[name] for name in self.names}
         self._needles = tuple(_needles(self._values))
@@ -123,7 +126,8 @@ class Redactor:
 def _needles(values: Mapping[str, str]) -> Iterator[_Needle]:
     """Each value as it is, as JSON and URLs write it, and line by line."""
     seen: set[str] = set()
-    for name, value in sorted(values.items(), key=lambda item: (-len(item[1]), item[0])):
+    bare = {name: value.strip() for name, value in values.items()}
+    for name, value in sorted(bare.items(), key=lambda item: (-len(item[1]), item[0])):
         forms = [value, json.dumps(value)[1:-1], quote(value, safe="")]
         forms += [line.strip() for line in value.splitlines() if len(line.strip()) >= _LINE]
         for form in forms:

@@ -91,7 +91,7 @@ def unknown(texts: Iterable[str]) -> list[str]:
 def too_short(environment: Mapping[str, str], rules: Secrets) -> list[str]:
     """Names of variables that hold secrets of too few characters to be taken out of text."""
     found = values(environment, rules)
-    return sorted(name for name, value in found.items() if len(value) < SHORTEST)
+    return sorted(name for name, value in found.items() if len(value.strip()) < SHORTEST)
 
 
 def _secret(name: str, value: str, rules: Secrets) -> bool:

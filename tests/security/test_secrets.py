@@ -107,6 +107,22 @@ def test_forms_in_which_a_value_is_written() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "around", [("", "\n"), ("", "\r\n"), ("\n", "\n"), ("  ", " "), ("\t", ""), ("", "\n" * 12)]
+)
+@pytest.mark.parametrize("value", [*made(3, 5), "Tr0ub4d0"])
+def test_white_space_around_a_value_is_no_part_of_it(value: str, around: tuple[str, str]) -> None:
+    """`export API_KEY="$(cat key; echo)"` keeps a newline that the program using it strips."""
+    given = value.join(around)
+    redactor = Redactor({"A_KEY": given})
+    assert redactor.text(f"said {value} and\n{value}\nmore") == (
+        "said [secret:A_KEY] and\n[secret:A_KEY]\nmore"
+    )
+    assert redactor.text(f"<{given}>") == "[secret:A_KEY]".join(around).join("<>")
+    assert json.loads(redactor.text(json.dumps([given]))) == ["[secret:A_KEY]".join(around)]
+    assert redactor.restored("[secret:A_KEY]") == given, "a task is given it as it is"
+
+
 def test_which_variables_are_secret(tmp_path: Path) -> None:
     file = tmp_path / "key.json"
     file.write_text("{}")
@@ -117,6 +133,7 @@ def test_which_variables_are_secret(tmp_path: Path) -> None:
     rules = Secrets(names=("MY_PIN",), ignore=("PUBLIC_KEY",))
     assert set(values(environment, rules)) == {"OPENAI_API_KEY", "hf_token", "MY_PIN"}
     assert Redactor({"A_KEY": "x" * (SHORTEST - 1)}).names == ()
+    assert Redactor({"A_KEY": "x" * (SHORTEST - 1) + "\n"}).names == ()
 
 
 # --- the whole station ---------------------------------------------------------------------------
@@ -284,6 +301,7 @@ def test_a_key_that_the_daemon_does_not_have_is_no_key(station: Station) -> None
 def test_doctor_counts_what_is_redacted_and_names_what_is_too_short() -> None:
     environment = {"A_KEY": "long enough", "B_KEY": "2short", "PATH": "/usr/bin"}
     assert too_short(environment, Secrets()) == ["B_KEY"]
+    assert too_short({"C_KEY": "2short\n\n"}, Secrets()) == ["C_KEY"]
     assert too_short(environment, Secrets(ignore=("B_KEY",))) == []
 
 
