@@ -28,6 +28,7 @@ LATEX = r"""\documentclass{article}
 \section{Method} As in \cite{a}, $x^2$. \input{part}
 \begin{tabular}{ll}a&b\\c&d\end{tabular}
 \end{document}"""
+WORDS = b"http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 HAS_FFMPEG = shutil.which("ffmpeg") is not None
 
 
@@ -80,14 +81,18 @@ def png(side: int = 2) -> bytes:
     )
 
 
-def write_bomb(file: Path) -> None:
-    """A DOCX whose text unpacks to two gigabytes."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr("[Content_Types].xml", "<Types/>")
-        with made.open("word/document.xml", "w", force_zip64=True) as body:
-            block = b"<w:p>" * 200_000
-            for _ in range(300):
-                body.write(block)
+def write_bomb(file: Path, small: Path) -> None:
+    """A DOCX of a megabyte that unpacks to ten million paragraphs."""
+    begin = b'<?xml version="1.0"?><w:document xmlns:w="%s"><w:body>' % WORDS
+    with zipfile.ZipFile(small) as source, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in source.namelist():
+            if name != "word/document.xml":
+                made.writestr(name, source.read(name))
+        with made.open("word/document.xml", "w") as body:
+            body.write(begin)
+            for _ in range(200):
+                body.write(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 50_000)
+            body.write(b"</w:body></w:document>")
 
 
 class Model:
@@ -186,7 +191,8 @@ async def test_what_is_no_document_is_an_observation(station: Station) -> None:
     (there / "cut.docx").write_bytes(b"PK\x03\x04 and no more")
     write_pdf(there / "locked.pdf", password="secret")
     write_pdf(there / "blank.pdf", pages=0)
-    write_bomb(there / "bomb.docx")
+    write_docx(there / "fine.docx")
+    write_bomb(there / "bomb.docx", there / "fine.docx")
     (there / "folder").mkdir()
     (there / "outside.pdf").symlink_to("/etc/passwd")
     for path, why in (
@@ -196,12 +202,14 @@ async def test_what_is_no_document_is_an_observation(station: Station) -> None:
     ):  # fmt: skip
         result = await station("parse_pdf", file_path=path, save_path="out.md")
         assert not result.success and why in result.text, (path, result.text)
-    for path, why in (("cut.docx", "cannot be read as DOCX"), ("bomb.docx", "")):
+    for path, why in (
+        ("cut.docx", "cannot be read as DOCX"),
+        ("bomb.docx", "more than 2 GB of memory"),
+    ):
         result = await station("parse_docx", file_path=path, save_path="out.md")
         assert not result.success and why in result.text, (path, result.text)
     assert not (there / "out.md").exists()
     fine = {"name": "parse_docx", "file_path": "fine.docx"}
-    write_docx(there / "fine.docx")
     for save, why in (("/etc/x.md", "outside"), ("../x.md", "out of"), ("folder", "no regular")):
         result = await station(**fine, save_path=save)
         assert not result.success and why in result.text, (save, result.text)
