@@ -69,6 +69,11 @@ COMMANDS = _commands(
     ("log", "houston_console.headless.log", "the journal; --audit for who did what"),
     ("doctor", "houston_daemon.commands.doctor", "check this machine; fetch model and engine"),
 )
+    (
+        "host-serve",
+        "houston_daemon.commands.host_serve",
+        "what another node starts here over SSH",
+    ),
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -53,6 +53,7 @@ class TerminalMissing(HoustonError):
     """No terminal of that name was ever opened, or it was closed."""
 
     def __init__(self, name: str) -> None:
+        self.words = (name,)
         super().__init__(
             f"There is no terminal named {name!r}.", next="Create it first, or list the terminals."
         )
@@ -62,6 +63,7 @@ class TerminalBusy(HoustonError):
     """A command still runs in the foreground of the terminal."""
 
     def __init__(self, name: str, command: str) -> None:
+        self.words = (name, command)
         shown = command if len(command) <= 80 else command[:80] + "…"
         super().__init__(
             f"Terminal {name!r} still runs {shown!r}.",
@@ -75,8 +77,36 @@ class TerminalDead(HoustonError):
     """The shell of the terminal has ended or does not answer."""
 
     def __init__(self, name: str, why: str) -> None:
+        self.words = (name, why)
         super().__init__(
             f"Terminal {name!r} is dead: {why}.",
             "What it printed is kept, but nothing can run in it.",
             "Create it again.",
+        )
+
+
+class HostAway(HoustonError):
+    """A host cannot be reached now, or went away while something ran there."""
+
+    def __init__(self, host: str, why: str, cut: bool = False) -> None:
+        """why: in words; cut: something was under way there, and what came of it is not known."""
+        self.host, self.why, self.cut = host, why, cut
+        what = "went away while this ran there" if cut else "cannot be reached"
+        super().__init__(
+            f"The host {host} {what}: {why}.",
+            "The outcome is unknown." if cut else "Nothing was done there.",
+            "It is tried again all the while; its terminals and what runs in them go on.",
+            ExitCode.BUSY,
+        )
+
+
+class HostDown(NeedsPerson):
+    """A host that a rollout begins on cannot be reached."""
+
+    def __init__(self, host: str, why: str, rollout: str) -> None:
+        super().__init__(
+            f"The host {host} cannot be reached: {why}.",
+            "It waits: a rollout begins with all its hosts.",
+            f"houston doctor says more; then: houston rollout resume {rollout}",
+            ExitCode.BUSY,
         )

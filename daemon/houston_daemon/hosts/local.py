@@ -124,6 +124,14 @@ class LocalHost:
         """Limits that the rollout's processes met since the last call."""
         return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)
 
+    async def present(self) -> bool:
+        """Whether the workspace is there: somebody outside may have removed it."""
+        return await asyncio.to_thread(self.workspace.is_dir)
+
+    def _fill(self) -> None:
+        assert self._past is not None
+        branching.fill(self._past, self._root, self.workspace)
+
     async def terminal(self, name: str, create: bool = False) -> LocalTerminal:
         """Find a terminal, also one of an earlier process, or open it.
 

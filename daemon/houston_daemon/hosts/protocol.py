@@ -1,6 +1,7 @@
 """What an environment asks of a machine: terminals, sandboxed processes, files, snapshots.
 
-A host knows nothing of rollouts' steps or of models. `local` is this machine; others come later.
+A host knows nothing of rollouts' steps or of models. `local` is this machine, `ssh` another; there
+every call may raise `errors.HostAway`.
 Everything a rollout owns lies under `<host root>/rollouts/<rollout>/`:
 `workspace/` (what the agent sees), `shadow/` (snapshots), `terminals/` (byte logs, command files).
 """
@@ -191,6 +192,10 @@ class Host(Protocol):
         cwd: as the process sees it; by default the workspace, or the scratch folder.
         network=False gives it none in a sandbox, also where the task allows one.
         """
+        ...
+
+    async def present(self) -> bool:
+        """Whether the workspace is there: somebody outside may have removed it."""
         ...
 
     async def limits_met(self) -> Sequence[Hit]:

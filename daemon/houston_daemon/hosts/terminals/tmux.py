@@ -9,10 +9,10 @@ import asyncio
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from houston_daemon.hosts.private_folder import private_folder
 from houston_daemon.hosts.processes import MARK
 from houston_shared.errors import HoustonError
 from houston_shared.terminal_folder import socket_note
@@ -33,28 +33,14 @@ def socket_for(folder: Path) -> Path:
         return chosen
     chosen = folder / "tmux"
     if len(os.fsencode(chosen)) > _LONGEST_SOCKET:
-        chosen = _short_folder() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        chosen = (
+            private_folder("terminal sockets")
+            / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        )
     beside = note.with_suffix(".new")
     beside.write_text(str(chosen) + "\n")
     beside.replace(note)
     return chosen
-
-
-def _short_folder() -> Path:
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and len(runtime) < 60 and Path(runtime).is_dir():
-        place = Path(runtime) / "houston"
-    else:
-        place = Path(f"/tmp/houston-{os.getuid()}")
-    place.mkdir(mode=0o700, exist_ok=True)
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise HoustonError(
-            f"The folder {place} for terminal sockets is not a private folder of this user.",
-            "No terminal was opened.",
-            f"Remove {place}, or set XDG_RUNTIME_DIR to a folder of your own.",
-        )
-    return place
 
 
 class Tmux:

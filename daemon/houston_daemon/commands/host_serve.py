@@ -1,0 +1,33 @@
+"""`houston host-serve`: what another node starts here over SSH, for its rollouts' part of this
+machine. It speaks its own protocol on standard input and output, and keeps no home.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+
+from houston_daemon.environments.workstation.hosts.files_there import SERVICES
+from houston_daemon.hosts.ssh.far import serve
+from houston_daemon.hosts.ssh.serving import Serving
+from houston_shared.clean_log import clean_root
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """It has none: what to do comes over standard input."""
+
+
+def run(_: argparse.Namespace, __: Loaded) -> int:
+    """Serve until standard input ends."""
+    if sys.stdin.isatty():
+        raise HoustonError(
+            "host-serve is started by another node over SSH.",
+            next="Name this machine as [hosts.NAME] in the houston.toml of that node.",
+            code=ExitCode.USAGE,
+        )
+    clean_root("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(serve(Serving(SERVICES)))
+    return int(ExitCode.DONE)

@@ -1,0 +1,1 @@
+"""The hosts of one rollout, and what the workstation does on each."""

@@ -1,0 +1,1 @@
+"""A machine reached over SSH, driven by a small process of Houston there."""

@@ -1,0 +1,130 @@
+"""The process that Houston starts on a machine over SSH: reads requests, has them done, answers.
+
+It lives as long as its standard input: when the connection is cut it ends, and leaves terminals and
+what runs in them alone. Nothing but answers goes to its standard output. After a minute without a
+word (the near end pings) it takes the connection for dead.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+from houston_daemon.hosts.ssh import frames, troubles
+from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh.serving import Serving
+from houston_shared.errors import HoustonError
+
+log = logging.getLogger(__name__)
+
+_SILENT_SECONDS = 60.0
+_ENDING_SECONDS = 5.0
+
+
+async def serve(serving: Serving) -> None:
+    """Serve one near end until it goes."""
+    reader, writer = await _pipes()
+    writer.write(frames.GREETING)
+    ending = asyncio.current_task()
+    assert ending is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.cancel)
+    far = _Far(serving, writer)
+    try:
+        await far.listen(reader)
+    finally:
+        await far.end()
+
+
+async def _pipes() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Standard input and output as streams; whatever else is printed goes to standard error."""
+    loop = asyncio.get_running_loop()
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    reader = asyncio.StreamReader(limit=1 << 22)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, out)
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+class _Far:
+    """The requests under way."""
+
+    def __init__(self, serving: Serving, writer: asyncio.StreamWriter) -> None:
+        self._serving = serving
+        self._writer = writer
+        self._backs: dict[int, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def listen(self, reader: asyncio.StreamReader) -> None:
+        """Take requests until the near end has gone. Raises Garbled."""
+        decoder = msgspec.msgpack.Decoder(m.Said)
+        while True:
+            try:
+                async with asyncio.timeout(_SILENT_SECONDS):
+                    body = await frames.read(reader)
+            except TimeoutError:
+                log.warning("the near side has said nothing for %g s", _SILENT_SECONDS)
+                return
+            if body is None:
+                return
+            said: m.Said = decoder.decode(body)
+            if isinstance(said, m.TakeBack):
+                if back := self._backs.get(said.number):
+                    back.set()
+            else:
+                self._begin(said)
+
+    def _begin(self, request: m.Request) -> None:
+        self._backs[request.number] = asyncio.Event()
+        task = asyncio.create_task(self._answer(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: m.Request) -> None:
+        try:
+            value: Any = await self._serving.answer(request.ask, self._backs[request.number])
+            body = _encoded(m.Answer(request.number, msgspec.Raw(_encoded(value))))
+            data = frames.packed(body)
+        except Exception as problem:  # it is the near end's to handle
+            if not isinstance(problem, HoustonError | OSError):
+                log.exception("%s", type(request.ask).__name__)
+            nothing = msgspec.Raw(_encoded(None))
+            trouble = troubles.told(problem)
+            data = frames.packed(_encoded(m.Answer(request.number, nothing, trouble)))
+        finally:
+            del self._backs[request.number]
+        with contextlib.suppress(ConnectionError):  # it has gone; `listen` will see it
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def end(self) -> None:
+        """Call off what is under way (processes that were waited for end), and let go."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_ENDING_SECONDS)
+        await self._serving.close()
+
+
+def _encoded(value: Any) -> bytes:
+    """msgpack; names of files that are no UTF-8 have U+FFFD in them."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(_clean(msgspec.to_builtins(value)))
+
+
+def _clean(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {key: _clean(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_clean(one) for one in value]
+    return value

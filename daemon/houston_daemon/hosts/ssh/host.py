@@ -1,0 +1,245 @@
+"""A machine reached over SSH as a host of one rollout: the local host there, asked from here.
+
+Terminals, sandbox, limits and snapshots are those of `LocalHost` at the far end; this module only
+carries questions and answers, and the folders that a process there must see.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from houston_daemon.hosts.errors import HostAway, HostDown
+from houston_daemon.hosts.limits import Hit
+from houston_daemon.hosts.protocol import Finished, Snapshot, TerminalStatus
+from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh import parcels
+from houston_daemon.hosts.ssh.link import Link
+from houston_daemon.hosts.ssh.session import Session
+from houston_daemon.hosts.ssh.settings import command_line
+from houston_shared.config import Host as Settings
+from houston_shared.errors import HoustonError
+
+log = logging.getLogger(__name__)
+
+
+class SshHost:
+    """One rollout's part of a machine over SSH; see `protocol.Host`."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        hello: m.Hello,
+    ) -> None:
+        self.name = name
+        self.workspace = Path("/workspace")
+        """As the far end has it; known from the first connection on."""
+        self.inside = "/workspace"
+        self.link = Link(name, lambda: command_line(settings), self._begin)
+        self._hello = hello
+        self._ready = False
+        self._welcome = m.Welcome(version="", workspace="", inside="")
+        self._snapshots = SshSnapshots(self.link)
+
+    async def prepare(self, source: Path | None, begun: bool = False) -> None:
+        """Connect, and have the rollout's folders made there.
+
+        begun: the rollout has steps; where the host is away it may come back later.
+        Raises HostDown when a rollout that has not begun cannot reach the machine.
+        """
+        why = await self.link.start()
+        if why and not begun:
+            raise HostDown(self.name, why, self._hello.rollout)
+        if not why:
+            parcel = await self._brought(source) if source is not None and not begun else ""
+            await self.link.ask(m.Prepare(source=parcel, begun=begun), again=True)
+        self._ready = True
+
+    async def present(self) -> bool:
+        """Whether the workspace is there."""
+        return bool(await self.link.ask(m.Present(), bool, again=True))
+
+    async def limits_met(self) -> Sequence[Hit]:
+        """Limits that the rollout's processes met since the last call."""
+        found: list[Hit] = await self.link.ask(m.LimitsMet(), list[Hit], again=True)
+        return found
+
+    async def terminal(self, name: str, create: bool = False) -> "SshTerminal":
+        """Find or create a terminal. Raises TerminalMissing."""
+        await self.link.ask(m.FindTerminal(name=name, create=create), TerminalStatus, again=True)
+        return SshTerminal(self.link, name)
+
+    async def terminals(self) -> list[TerminalStatus]:
+        """All terminals that were opened and not closed, by name."""
+        found: list[TerminalStatus] = await self.link.ask(
+            m.Terminals(), list[TerminalStatus], again=True
+        )
+        return found
+
+    async def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float,
+        writable: bool = True,
+        extra_read: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+        stop: asyncio.Event | None = None,
+        output_limit: int = 4_000_000,
+        cwd: str = "",
+        network: bool = True,
+    ) -> Finished:
+        """Run a process in a sandbox of its own there.
+
+        Folders of `extra_read` are of this machine: they are brought there first, and words of the
+        command that name one become its place there.
+        """
+        brought = {str(folder): await self._brought(folder) for folder in extra_read}
+        ask = m.Spawn(
+            command=tuple(command),
+            seconds=seconds,
+            writable=writable,
+            parcels=brought,
+            environment=dict(environment or {}),
+            output_limit=output_limit,
+            cwd=cwd,
+            network=network,
+        )
+        found: Finished = await self.link.ask(ask, Finished, stop=stop)
+        return found
+
+    @property
+    def snapshots(self) -> "SshSnapshots":
+        """The rollout's shadow repository there."""
+        return self._snapshots
+
+    async def close(self) -> None:
+        """Let go of the host; terminals go on."""
+        await self.link.close()
+
+    async def destroy_terminals(self) -> None:
+        """End every terminal of the rollout; one of a host that is away is left, and the log says
+        so."""
+        try:
+            await self.link.ask(m.DestroyTerminals(), again=True)
+        except HostAway as away:
+            log.warning("terminals of %s are not ended: %s", self._hello.rollout, away)
+
+    async def look(self) -> m.Welcome:
+        """What the machine says of itself, without a rollout. Raises HoustonError (`doctor`)."""
+        if why := await self.link.start():
+            raise HostDown(self.name, why, self._hello.rollout)
+        return self._welcome
+
+    async def _begin(self, session: Session) -> None:
+        """The first words of a session: who we are, and the folders of a rollout under way."""
+        answer = await session.ask(self._hello)
+        self._welcome = self.link.read(answer, m.Welcome)
+        if self._welcome.version != version("houston-agents"):
+            log.warning("host %s has houston-agents %s", self.name, self._welcome.version)
+        self.workspace, self.inside = Path(self._welcome.workspace), self._welcome.inside
+        if self._ready:
+            self.link.read(await session.ask(m.Prepare(source="", begun=True)), None)
+
+    async def _brought(self, folder: Path) -> str:
+        """Have a folder of this machine there; the name of its parcel."""
+        try:
+            name = await asyncio.to_thread(parcels.name_of, folder)
+            if not await self.link.ask(m.HasParcel(name=name), bool, again=True):
+                await self._bring(folder, name)
+        except OSError as problem:
+            raise HoustonError(
+                f"The folder {folder} cannot be brought to the host {self.name}:"
+                f" {problem.strerror or problem}.",
+                "The rollout cannot work there without it.",
+            ) from problem
+        return name
+
+    async def _bring(self, folder: Path, name: str) -> None:
+        token = secrets.token_hex(8)
+        with tempfile.TemporaryFile() as packed:
+            await asyncio.to_thread(parcels.pack, folder, packed)
+            size = packed.tell()
+            packed.seek(0, os.SEEK_SET)
+            at = 0
+            while at < size:
+                data = await asyncio.to_thread(packed.read, parcels.PIECE)
+                at += len(data)
+                piece = m.Piece(name=name, token=token, data=data, last=at >= size)
+                await self.link.ask(piece)
+
+
+class SshTerminal:
+    """One terminal at the far end; see `protocol.Terminal`."""
+
+    def __init__(self, link: Link, name: str) -> None:
+        self.name = name
+        self._link = link
+        self._closed: TerminalStatus | None = None
+
+    async def run(self, command: str) -> int:
+        """Start `command`; its log offset at the start. Raises TerminalBusy, TerminalDead."""
+        found: int = await self._link.ask(m.RunIn(name=self.name, command=command), int)
+        return found
+
+    async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
+        """Wait until the command ends, `seconds` pass or `stop` is set."""
+        ask = m.WaitFor(name=self.name, seconds=seconds)
+        return await self._status(ask, stop=stop)
+
+    async def type_text(self, text: str) -> None:
+        """Type into the foreground."""
+        await self._link.ask(m.TypeInto(name=self.name, text=text))
+
+    async def status(self) -> TerminalStatus:
+        """How the terminal stands now."""
+        if self._closed is not None:
+            return self._closed
+        return await self._status(m.StatusOf(name=self.name), again=True)
+
+    async def lines(self, start: int, end: int | None = None) -> list[str]:
+        """The log between two byte offsets as screen lines."""
+        ask = m.LinesOf(name=self.name, start=start, end=end)
+        found: list[str] = await self._link.ask(ask, list[str], again=True)
+        return found
+
+    async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
+        """Signal the foreground command's processes; returns their names."""
+        ask = m.SignalTo(name=self.name, signal=name)
+        found: list[str] = await self._link.ask(ask, list[str])
+        return found
+
+    async def close(self) -> None:
+        """End the session and everything that runs in it; the log stays."""
+        self._closed = await self._status(m.CloseTerminal(name=self.name))
+
+    async def _status(self, ask: m.Asks, **how: Any) -> TerminalStatus:
+        found: TerminalStatus = await self._link.ask(ask, TerminalStatus, **how)
+        return found
+
+
+class SshSnapshots:
+    """The shadow repository at the far end; see `protocol.Snapshots`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def take(
+        self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
+    ) -> Snapshot:
+        """Record the workspace as it is."""
+        ask = m.TakeSnapshot(message=message, hints=tuple(hints), mark=mark, since=since)
+        found: Snapshot = await self._link.ask(ask, Snapshot, again=True)
+        return found
+
+    async def restore(self, commit: str, into: Path) -> list[str]:
+        """Write the state of `commit` into `into`, a folder there."""
+        ask = m.Restore(commit=commit, into=str(into))
+        found: list[str] = await self._link.ask(ask, list[str], again=True)
+        return found

@@ -1,0 +1,163 @@
+"""The way to one machine: a session when there is one, and another as soon as it can be had.
+
+What is asked when the host has just gone away waits a few seconds for it; else it fails with
+HostAway. What was under way when the connection was cut fails at once, or, where asking twice does
+no harm, is asked again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from houston_daemon.hosts.errors import HostAway
+from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh import troubles
+from houston_daemon.hosts.ssh.session import Cut, Session
+from houston_shared.errors import HoustonError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Begin = Callable[[Session], Awaitable[None]]
+
+PATIENCE_SECONDS = 5.0
+"""How long after a host went away calls wait for it; later ones fail at once while it is away."""
+_FIRST_PAUSE = 0.3
+_LONGEST_PAUSE = 30.0
+
+
+class Link:
+    """Asks one machine; reconnects by itself from `start` until `close`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Callable[[], list[str]],
+        begin: Begin,
+    ) -> None:
+        """command: the words that connect; begin: what to say first in every new session."""
+        self.name = name
+        self._command = command
+        self._begin = begin
+        self._session: Session | None = None
+        self._why = "it was not tried yet"
+        self._away_since = time.monotonic()
+        self._tried = asyncio.Condition()
+        self._tries = 0
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Begin to connect, and wait for the first try; why it failed, or nothing."""
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keep(), name=f"host {self.name}")
+        async with self._tried:
+            tries = self._tries
+            if self._session is None:
+                await self._tried.wait_for(lambda: self._tries > tries)
+        return "" if self._session is not None else self._why
+
+    async def ask(
+        self,
+        ask: m.Asks,
+        kind: type[T] | Any = None,
+        *,
+        stop: asyncio.Event | None = None,
+        again: bool = False,
+    ) -> Any:
+        """Ask, and return the answer as `kind`.
+
+        stop: takes the request back. again: may be asked twice.
+        Raises HostAway, and whatever the far end met.
+        """
+        session = await self._there()
+        try:
+            answer = await session.ask(ask, stop)
+        except Cut as cut:
+            if not again:
+                raise HostAway(self.name, str(cut), cut=True) from cut
+            session = await self._there()
+            try:
+                answer = await session.ask(ask, stop)
+            except Cut as second:
+                raise HostAway(self.name, str(second), cut=True) from second
+        return self.read(answer, kind)
+
+    async def other(self, service: str, ask: Any, kind: type[T], *, again: bool = False) -> T:
+        """Ask a service that the far end was given; `ask` and `kind` are its own."""
+        body = msgspec.Raw(msgspec.msgpack.encode(ask))
+        found: T = await self.ask(m.Other(service=service, body=body), kind, again=again)
+        return found
+
+    def read(self, answer: m.Answer, kind: type[T] | Any) -> Any:
+        """The value of an answer; raises the error that it holds."""
+        if answer.trouble is not None:
+            raise troubles.raised(answer.trouble)
+        return msgspec.msgpack.decode(answer.value, type=kind)
+
+    async def close(self) -> None:
+        """Let go of the machine; what runs there goes on."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _there(self) -> Session:
+        """A session that was alive a moment ago. Raises HostAway."""
+        session = self._session
+        if session is not None and not session.ended.is_set():
+            return session
+        patience = self._away_since + PATIENCE_SECONDS - time.monotonic()
+        if self._keeping is not None and patience > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience), self._tried:
+                    await self._tried.wait_for(self._is_there)
+        if (session := self._session) is None or session.ended.is_set():
+            raise HostAway(self.name, self._why)
+        return session
+
+    def _is_there(self) -> bool:
+        return self._session is not None and not self._session.ended.is_set()
+
+    async def _keep(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                session = await self._connected()
+            except (Cut, HoustonError) as problem:
+                cause = problem.cause if isinstance(problem, HoustonError) else str(problem)
+                self._why = cause.rstrip(".")
+                await self._tell(None)
+                log.info("host %s: %s", self.name, problem)
+                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            pause = _FIRST_PAUSE
+            await self._tell(session)
+            await session.ended.wait()
+            self._why = session.why
+            self._away_since = time.monotonic()
+            self._session = None
+            await session.close()
+            log.info("host %s went away: %s", self.name, self._why)
+
+    async def _connected(self) -> Session:
+        session = await Session.open(self._command())
+        try:
+            await self._begin(session)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def _tell(self, session: Session | None) -> None:
+        async with self._tried:
+            self._session = session
+            self._tries += 1
+            self._tried.notify_all()

@@ -1,0 +1,164 @@
+"""The far end's doing: each thing that is asked, on the LocalHost of the rollout here.
+
+It knows neither pipes nor numbers. Terminals are looked up by name each time, as a later far end
+would have to.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from platformdirs import user_state_path
+
+from houston_daemon.hosts import limits
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh import predecessor
+from houston_daemon.hosts.ssh.parcels import Parcels
+from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts.user_secrets import secret_places
+from houston_shared.errors import HoustonError
+
+InTerminal = (
+    m.RunIn | m.WaitFor | m.TypeInto | m.StatusOf | m.LinesOf | m.SignalTo | m.CloseTerminal
+)
+Service = Callable[[LocalHost, msgspec.Raw, asyncio.Event], Awaitable[Any]]
+"""Answers `Other`; the event is set when the request was taken back."""
+
+
+class Serving:
+    """One rollout's part of this machine, for whoever is at the near end."""
+
+    def __init__(self, services: Mapping[str, Callable[[LocalHost], Service]]) -> None:
+        self._makers = dict(services)
+        self._services: dict[str, Service] = {}
+        self._host: LocalHost | None = None
+        self._parcels: Parcels | None = None
+
+    async def hello(self, ask: m.Hello) -> m.Welcome:
+        """Make the host; whoever served this rollout before, cut off, is ended first."""
+        if ask.protocol != m.PROTOCOL:
+            raise HoustonError(
+                f"Houston {version('houston-agents')} there speaks protocol {m.PROTOCOL}, not "
+                f"{ask.protocol}.",
+                next="Install the same version of houston-agents on both machines.",
+            )
+        root = Path(ask.root).expanduser() if ask.root else user_state_path("houston") / ask.key
+        host = LocalHost(
+            root,
+            ask.rollout or "doctor",
+            sandbox=ask.sandbox,
+            network=ask.network,
+            hidden=secret_places(),
+            read=tuple(map(Path, ask.read)),
+            devices=tuple(map(Path, ask.devices)),
+            gpus=ask.gpus,
+            environment=ask.environment,
+            limits=limits.limits(ask.processes, ask.memory_mb, ask.file_mb, ask.workspace_mb),
+            owner=ask.owner,
+        )
+        trouble = ""
+        if ask.rollout:
+            await asyncio.to_thread(predecessor.replace, root, ask.rollout)
+        elif problem := await host.probe():
+            trouble = str(problem)
+        self._host, self._parcels = host, Parcels(root)
+        return m.Welcome(
+            version=version("houston-agents"),
+            workspace=str(host.workspace),
+            inside=host.inside,
+            trouble=trouble,
+        )
+
+    async def answer(self, ask: m.Asks, back: asyncio.Event) -> Any:
+        """Do one thing. back: set when it was taken back. Raises what the host raises."""
+        if isinstance(ask, m.Hello):
+            return await self.hello(ask)
+        if self._host is None or self._parcels is None:
+            raise HoustonError("The near side asked before it said hello.")
+        return await self._answer(self._host, self._parcels, ask, back)
+
+    async def _answer(
+        self, host: LocalHost, parcels: Parcels, ask: m.Asks, back: asyncio.Event
+    ) -> Any:
+        match ask:
+            case m.Prepare():
+                source = parcels.place(ask.source) if ask.source else None
+                return await host.prepare(source, ask.begun)
+            case m.Present():
+                return await host.present()
+            case m.HasParcel():
+                return parcels.has(ask.name)
+            case m.Piece():
+                return await asyncio.to_thread(parcels.add, ask.name, ask.token, ask.data, ask.last)
+            case m.Spawn():
+                return await _spawn(host, parcels, ask, back)
+            case m.LimitsMet():
+                return await host.limits_met()
+            case m.TakeSnapshot():
+                return await host.snapshots.take(ask.message, ask.hints, ask.mark, ask.since)
+            case m.Restore():
+                return await host.snapshots.restore(ask.commit, Path(ask.into))
+            case m.Terminals():
+                return await host.terminals()
+            case m.DestroyTerminals():
+                return await host.destroy_terminals()
+            case m.Other():
+                return await self._service(host, ask.service)(host, ask.body, back)
+            case m.Ping():
+                return None
+            case m.FindTerminal():
+                return await (await host.terminal(ask.name, ask.create)).status()
+            case m.Hello():
+                raise HoustonError("The near side said hello twice.")
+            case _:
+                return await _in_terminal(await host.terminal(ask.name), ask, back)
+
+    def _service(self, host: LocalHost, name: str) -> Service:
+        if name not in self._services:
+            if name not in self._makers:
+                raise HoustonError(f"The far side has no service {name!r}.")
+            self._services[name] = self._makers[name](host)
+        return self._services[name]
+
+    async def close(self) -> None:
+        """Let go; terminals go on."""
+        if self._host is not None:
+            await self._host.close()
+
+
+async def _in_terminal(terminal: LocalTerminal, ask: InTerminal, back: asyncio.Event) -> Any:
+    match ask:
+        case m.RunIn():
+            return await terminal.run(ask.command)
+        case m.WaitFor():
+            return await terminal.wait(ask.seconds, back)
+        case m.TypeInto():
+            return await terminal.type_text(ask.text)
+        case m.StatusOf():
+            return await terminal.status()
+        case m.LinesOf():
+            return await terminal.lines(ask.start, ask.end)
+        case m.SignalTo():
+            return await terminal.signal(ask.signal)
+        case m.CloseTerminal():
+            await terminal.close()
+            return await terminal.status()
+
+
+async def _spawn(host: LocalHost, parcels: Parcels, ask: m.Spawn, back: asyncio.Event) -> Any:
+    there = {near: str(parcels.place(name)) for near, name in ask.parcels.items()}
+    return await host.spawn(
+        [there.get(word, word) for word in ask.command],
+        seconds=ask.seconds,
+        writable=ask.writable,
+        extra_read=[Path(place) for place in there.values()],
+        environment=ask.environment,
+        stop=back,
+        output_limit=ask.output_limit,
+        cwd=there.get(ask.cwd, ask.cwd),
+        network=ask.network,
+    )

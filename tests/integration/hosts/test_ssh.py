@@ -1,0 +1,205 @@
+"""A host over a real sshd: the same terminals, sandbox, files and snapshots; and when it is cut."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.workstation.files import actions
+from houston_daemon.environments.workstation.files.confine import PathRefused
+from houston_daemon.environments.workstation.hosts.files_there import FilesThere
+from houston_daemon.hosts.errors import HostAway, HostDown, TerminalBusy, TerminalMissing
+from houston_daemon.hosts.ssh.host import SshHost, SshTerminal
+from houston_daemon.hosts.ssh.messages import Hello
+from tests.support.sshd import Sshd
+
+from .conftest import finish
+
+Make = Callable[..., SshHost]
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    made = Sshd(tmp_path_factory.mktemp("sshd") / "s")
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def make(sshd: Sshd) -> AsyncIterator[Make]:
+    made: list[SshHost] = []
+
+    def host(rollout: str) -> SshHost:
+        hello = Hello(
+            version="0.1.0",
+            rollout=rollout,
+            root=sshd.host.host_root,
+            key="k",
+            owner="here:/home",
+            sandbox="bubblewrap",
+            network=False,
+            environment={"COLOUR": "blue"},
+        )
+        made.append(SshHost("gpu2", sshd.host, hello))
+        return made[-1]
+
+    yield host
+    for one in made:
+        await one.destroy_terminals()
+        await one.close()
+
+
+async def _back(host: SshHost) -> None:
+    """Wait until the host answers again; what fails meanwhile fails for that reason only."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(HostAway):
+                await host.present()
+                return
+            await asyncio.sleep(0.1)
+
+
+async def _shows(terminal: SshTerminal, start: int, line: str) -> None:
+    async with asyncio.timeout(20):
+        while line not in await terminal.lines(start):  # noqa: ASYNC110 it is another machine's
+            await asyncio.sleep(0.05)
+
+
+async def test_a_host_over_ssh_is_what_a_local_one_is(make: Make, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub" / "a.txt").write_text("one\n")
+    (source / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (source / "run.sh").chmod(0o755)
+    host = make("same")
+    await host.prepare(source)
+    assert host.inside == "/workspace"
+    assert str(host.workspace).endswith("root/rollouts/same/workspace")
+    first = await host.snapshots.take("start", mark=True)
+    assert {file.path for file in first.files} == {"sub/a.txt", "run.sh"}
+
+    with pytest.raises(TerminalMissing):
+        await host.terminal("main")
+    terminal = await host.terminal("main", create=True)
+    status, lines = await finish(terminal, "pwd; ./run.sh; echo $COLOUR; (exit 3)")
+    assert (status.exit_code, lines) == (3, ["/workspace", "ran", "blue"])
+
+    start = await terminal.run("read answer; echo got $answer; sleep 60")
+    with pytest.raises(TerminalBusy):
+        await terminal.run("echo no")
+    await terminal.type_text("yes\n")
+    stop = asyncio.Event()
+    waiting = asyncio.create_task(terminal.wait(60, stop))
+    await _shows(terminal, start, "got yes")
+    stop.set()
+    assert (await waiting).busy
+    assert "sleep" in await terminal.signal("TERM")
+    assert not (await terminal.wait(10, asyncio.Event())).busy
+
+    await finish(terminal, "echo two >> sub/a.txt")
+    second = await host.snapshots.take("step 1", since=first.commit)
+    assert [(file.path, file.kind, file.added) for file in second.files] == [
+        ("sub/a.txt", "changed", 1)
+    ]
+    evaluator = tmp_path / "task"
+    evaluator.mkdir()
+    (evaluator / "score.py").write_text("print(open('/workspace/sub/a.txt').read())")
+    done = await host.spawn(
+        ["/bin/sh", "-c", 'cd "$1" && python3 score.py; touch /workspace/x', "e", str(evaluator)],
+        seconds=30,
+        writable=False,
+        extra_read=[evaluator],
+    )
+    assert done.stdout.split() == [b"one", b"two"]
+    assert b"Read-only" in done.stderr
+    await terminal.close()
+    assert not (await terminal.status()).alive
+    assert await host.terminals() == []
+
+
+async def test_file_actions_are_done_there(make: Make) -> None:
+    host = make("files")
+    await host.prepare(None)
+    files = FilesThere(host, 30_000)
+    stop = Stop()
+    made = await files.act(actions.CreateFile(filename="a/b.txt", content="x\ny\n"), stop)
+    assert made.success, made.error
+    assert files.take_touched() == ["a/b.txt"]
+    assert (host.workspace / "a" / "b.txt").read_text() == "x\ny\n"
+    shown = await files.act(actions.OpenFile(path="a/b.txt"), stop)
+    assert shown.fields()["total_lines"] == 2
+    with pytest.raises(PathRefused, match="outside the workspace"):
+        await files.act(actions.OpenFile(path="/etc/passwd"), stop)
+    odd = host.workspace / b"odd\xff".decode(errors="surrogateescape")
+    odd.write_text("z")
+    listed = await files.act(actions.ListFiles(), stop)
+    assert listed.success, listed.error
+
+
+@pytest.mark.parametrize("what", ["cut", "kill_master"])
+async def test_a_cut_connection_is_said_and_terminals_are_found_again(
+    make: Make, sshd: Sshd, what: str
+) -> None:
+    host = make(f"cut-{what.replace('_', '-')}")
+    await host.prepare(None)
+    terminal = await host.terminal("main", create=True)
+    start = await terminal.run("for i in 1 2 3 4 5 6; do echo tick $i; sleep 0.3; done; (exit 7)")
+    waiting = asyncio.create_task(terminal.wait(60, asyncio.Event()))
+    await _shows(terminal, start, "tick 1")
+    getattr(sshd, what)()
+    with pytest.raises(HostAway) as away:
+        await waiting
+    assert away.value.cut
+    await _back(host)
+    found = await host.terminal("main")
+    status = await found.wait(20, asyncio.Event())
+    assert status.exit_code == 7
+    assert await found.lines(start) == [f"tick {i}" for i in range(1, 7)]
+    assert (await finish(found, "echo on"))[1] == ["on"]
+
+
+async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
+    make: Make, tmp_path: Path
+) -> None:
+    own = Sshd(tmp_path / "s")
+    host = SshHost("far", own.host, make("unused")._hello)
+    try:
+        with pytest.raises(HostDown, match="refused"):
+            await host.prepare(None)
+        own.start()
+        await _back(host)
+        await host.prepare(None)
+        own.stop()
+        with pytest.raises(HostAway):
+            await host.snapshots.take("none")
+        own.start()
+        await _back(host)
+        assert (await host.snapshots.take("there")).commit
+    finally:
+        await host.destroy_terminals()
+        await host.close()
+        own.close()
+
+
+async def test_what_is_wrong_with_a_machine_is_named(make: Make, tmp_path: Path) -> None:
+    own = Sshd(tmp_path / "s")
+    own.start()
+    keys = (own.folder / "authorized_keys").read_text()
+    missing = msgspec.structs.replace(own.host, command="/nowhere/houston")
+    try:
+        for settings, allowed, why in (
+            (own.host, "", "Permission denied"),
+            (missing, keys, "nowhere/houston"),
+        ):
+            (own.folder / "authorized_keys").write_text(allowed)
+            host = SshHost("far", settings, make("unused")._hello)
+            with pytest.raises(HostDown, match=why):
+                await host.prepare(None)
+            await host.close()
+    finally:
+        own.close()
