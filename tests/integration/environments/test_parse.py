@@ -55,6 +55,7 @@ def write_pptx(file: Path) -> None:
     slide = deck.slides.add_slide(deck.slide_layouts[1])
     slide.shapes.title.text = "A slide"
     slide.placeholders[1].text = "A point"
+    slide.notes_slide.notes_text_frame.text = "Say this.\nAnd that."
     deck.save(str(file))
 
 
@@ -157,7 +158,7 @@ async def test_documents_become_markdown(station: Station) -> None:
     for name, path, expected in (
         ("parse_pdf", "a.pdf", ["# On paper", "## Page 2", "Words on page 2", "[2 pages.]"]),
         ("parse_docx", "a.docx", ["# Method", "- One point", "| left | right |"]),
-        ("parse_pptx", "a.pptx", ["## A slide", "A point"]),
+        ("parse_pptx", "a.pptx", ["## A slide", "A point", "## Speaker notes", "And that."]),
         ("parse_latex", "tex/a.tex", ["title: On X", "# Method", "[@a]", "$x^2$",
                                       "Words of the part.", "| c   | d   |"]),
     ):  # fmt: skip

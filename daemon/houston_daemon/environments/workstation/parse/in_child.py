@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urldefrag, urljoin
@@ -41,6 +42,9 @@ _MARKDOWN = (
 )
 _WARNING = re.compile(r"^\[WARNING\] (.+(?:\n  .+)*)", re.MULTILINE)
 _HEAP_FULL = 251
+_SLIDE = re.compile(r"ppt/slides/_rels/slide(\d{1,5})\.xml\.rels")
+_NOTES = re.compile(rb'Target="(?:\.\./|/ppt/)(notesSlides/notesSlide\d{1,5}\.xml)"')
+_MOST_PART = 4_000_000
 
 
 class Unreadable(Exception):
@@ -110,7 +114,46 @@ def _office(kind: str, file: Path) -> dict[str, Any]:
         reason = " ".join(said.split())[:300] or "no reason was given"
         raise Unreadable(f"The file cannot be read as {kind.upper()}: {reason}")
     notes = [" ".join(found.split())[:200] for found in _WARNING.findall(said)][:5]
-    return {"title": "", "text": done.stdout.decode(), "links": [], "notes": notes}
+    text = done.stdout.decode("utf-8", "replace")
+    if kind == "pptx":
+        try:
+            text += _speaker_notes(file)
+        except (zipfile.BadZipFile, KeyError, SyntaxError):  # lxml's errors are SyntaxErrors
+            notes.append("The speaker notes cannot be read.")
+    return {"title": "", "text": text, "links": [], "notes": notes}
+
+
+def _speaker_notes(file: Path) -> str:
+    """What stands under the slides of a PPTX, which pandoc leaves out; by slide, as a chapter.
+
+    Raises BadZipFile, KeyError and XMLSyntaxError for an archive that pandoc could read in part.
+    """
+    found: dict[int, str] = {}
+    with zipfile.ZipFile(file) as deck:
+        for name in deck.namelist():
+            slide = _SLIDE.fullmatch(name)
+            target = _NOTES.search(_part(deck, name)) if slide else None
+            if slide and target:
+                text = _under_slide(_part(deck, f"ppt/{target.group(1).decode()}"))
+                found[int(slide.group(1))] = text
+    parts = [f"### Slide {number}\n\n{text}\n" for number, text in sorted(found.items()) if text]
+    return "\n## Speaker notes\n\n" + "\n".join(parts) if parts else ""
+
+
+def _part(deck: zipfile.ZipFile, name: str) -> bytes:
+    with deck.open(name) as part:
+        return part.read(_MOST_PART)
+
+
+def _under_slide(data: bytes) -> str:
+    from lxml import etree
+
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    # Placeholders other than the body hold the slide's number and its picture.
+    body = "//*[local-name()='sp'][.//*[local-name()='ph'][@type='body']]//*[local-name()='p']"
+    lines = etree.fromstring(data, parser).xpath(body)
+    texts = ("".join(line.itertext("{*}t")).strip() for line in lines)
+    return "\n".join(text for text in texts if text)
 
 
 def _html(source: str, base: str) -> dict[str, Any]:
