@@ -28,6 +28,7 @@ from houston_daemon.rollout.resume import Resumed, rebuild
 from houston_daemon.rollout.sampling import WAITS, Sampler
 from houston_daemon.rollout.system_prompt import system_prompt, task_message
 from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.rollout.watching import watching
 from houston_shared import wire
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
@@ -138,6 +139,8 @@ async def begin(
     resumed = await _resume(line, renderer, head, welcome)
     scores = Scores(welcome.evaluations, welcome.best_score, welcome.last_score)
     budgets = Budgets(task, line.clock, scores)
+    next_step = welcome.next_step
+    watched = await watching(line, budgets, task.attention, resumed.closed, next_step)
     sampler = Sampler(engine, line)
     asking = Asking(
         sampling=task.sampling,
@@ -159,7 +162,8 @@ async def begin(
             actor=Actor(line, environment, budgets, renderer.measure, limits.observation),
             forker=Forker(sampler, renderer, limits, asking, asked(spec, environment)),
             context=resumed.context,
-            step=welcome.next_step,
+            watching=watched,
+            step=next_step,
             tries=_owed(welcome),
         ),
         resumed,

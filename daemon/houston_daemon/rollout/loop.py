@@ -21,6 +21,7 @@ from houston_daemon.rollout.limits import BYTES_PER_TOKEN, LEAST_ANSWER, Limits
 from houston_daemon.rollout.line import Line
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.sampling import Sampler, ledger_entry
+from houston_daemon.rollout.watching import Watching
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
@@ -63,6 +64,7 @@ class Rollout:
     actor: Actor
     forker: Forker
     context: Context
+    watching: Watching
     step: int
     """The step that is open or comes next."""
     open: OpenStep | None = None
@@ -163,16 +165,16 @@ class Rollout:
     async def _close(self, opened: OpenStep) -> str:
         """Store the observation, take what people said, grow the context; why it is over."""
         finished = await self._finishing(opened)
-        notes, attention = self._noted(opened, finished)
-        closing = Closing()
+        notes = self._noted(opened, finished)
+        closing, unsnapped = Closing(), ""
         try:
             point("worker.snapshot.before")
             closing = await self.environment.close_step(opened.step)
         except Exception as problem:  # the step stands without its snapshot
             log.exception("closing step %s", opened.step)
             why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
-            notes += (f"[the snapshot of this step failed: {disarm(why).text}]",)
-            attention += ("snapshot_failed",)
+            unsnapped = disarm(why).text
+            notes += (f"[the snapshot of this step failed: {unsnapped}]",)
         point("worker.snapshot.after")
         observation = ObservationBody(
             tail=redact(tail(opened.step, self.budgets, notes)),
@@ -180,9 +182,11 @@ class Rollout:
             files=closing.files,
             more_files=closing.more_files,
             spans=closing.spans,
-            attention=attention,
             finished=finished,
             guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
+        )
+        observation = self.watching.marked(
+            opened.step, opened.sample, opened.results, observation, unsnapped
         )
         point("worker.observation.before")
         ack = await self.line.store(
@@ -205,24 +209,18 @@ class Rollout:
             await self.actor.one(opened.step, call, calls + 1, opened.results)
         return True
 
-    def _noted(self, opened: OpenStep, finished: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the loop itself has to say about a step, and the step's attention signals."""
-        sample, notes, attention = opened.sample, [], []
+    def _noted(self, opened: OpenStep, finished: bool) -> tuple[str, ...]:
+        """What the loop itself has to say about a step."""
+        sample, notes = opened.sample, []
         if sample.finish_reason == "interrupted":
             notes.append(INTERRUPTED)
-            attention.append("interrupted")
         elif sample.malformed:
             form = self.renderer.dialect.form
             said = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
             notes.append(f"[{disarm(said).text}]")
-            attention.append("null_action")
         if ending.finish_accepted(opened.results) and not finished:
             notes.append("[the end was put off: a person has something to say]")
-        if any(not one.success for one in opened.results):
-            attention.append("error")
-        if any(one.forged_tags for one in opened.results):
-            attention.append("forged_tag")
-        return tuple(notes), tuple(attention)
+        return tuple(notes)
 
     def _grow(
         self,

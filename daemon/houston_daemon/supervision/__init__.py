@@ -1,0 +1,1 @@
+"""Looking at what rollouts did: signals for people, rules, the judge, verdicts."""

@@ -1,0 +1,85 @@
+"""Signals of doing the same again: actions that repeat, evaluations of an unchanged workspace.
+
+Sleeping and looking at something that moves is patience, which APOLLO (appendix E) keeps: with a
+sleep between, an action counts as repeated only where it showed the same every time.
+"""
+
+from collections.abc import Sequence
+
+from houston_daemon.supervision.attention.window import (
+    EVALUATION,
+    HARMLESS,
+    WAITING,
+    StepSeen,
+    Window,
+    cut,
+)
+from houston_shared.task import Attention
+
+_LEAST = 2
+"""Doing something once is no repetition, whatever the task says."""
+
+
+def repeated_action(window: Window, limits: Attention) -> str:
+    """The same calls with the same arguments, in a row or in turn with one other action."""
+    times, now = limits.repeated_actions, window.now
+    if times < _LEAST or now.sleeps or not now.calls:
+        return ""
+    acting = [n for n, step in enumerate(window.steps) if step.calls and not step.sleeps]
+    for turn, length in ((1, times), (2, 2 * times - 1)):
+        if len(acting) < length:
+            return ""
+        steps = [window.steps[n] for n in acting[-length:]]
+        again, others = steps[::-turn], steps[-turn:0:-turn]
+        if _same(again) and _same(others) and not _patient(again, window.steps[acting[-length] :]):
+            how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].words}"
+            moved = "" if _moved(again) else ", with the same outcome"
+            return f"{times} times {how}{moved}: {_words(now)}"
+    return ""
+
+
+def repeated_evaluation(window: Window, _: Attention) -> str:
+    """A submission of a workspace that has not changed since the one before (APOLLO, appendix E,
+    priority 8)."""
+    now = window.now
+    if not _scores(now) or now.changed is not False:
+        return ""
+    if len(_scores(now)) > 1:
+        return "scored more than once in a step that changed no file"
+    for step in reversed(window.steps[:-1]):
+        if found := _scores(step):
+            after = step.calls[found[-1] + 1 :]
+            stands = step.changed is False or all(call.name in HARMLESS for call in after)
+            return f"no file has changed since the score of step {step.step}" if stands else ""
+        if step.changed is not False:
+            return ""
+    return ""
+
+
+def _scores(step: StepSeen) -> list[int]:
+    """Which of its calls gave a score."""
+    return [
+        index
+        for index, call in enumerate(step.calls)
+        if call.kind == EVALUATION and call.fields.get("state", "scored") == "scored"
+    ]
+
+
+def _same(steps: Sequence[StepSeen]) -> bool:
+    """Whether all do the same."""
+    return len({step.action for step in steps}) == 1
+
+
+def _moved(steps: Sequence[StepSeen]) -> bool:
+    """Whether what they showed differs."""
+    return len({tuple(call.outcome for call in step.calls) for step in steps}) > 1
+
+
+def _patient(again: Sequence[StepSeen], span: Sequence[StepSeen]) -> bool:
+    """Whether the agent slept in between and then found something new."""
+    slept = any(call.name in WAITING for step in span for call in step.calls)
+    return slept and _moved(again)
+
+
+def _words(step: StepSeen) -> str:
+    return cut("; ".join(call.words for call in step.calls))

@@ -1,0 +1,36 @@
+"""The window of one rollout as it goes on: filled again from the journal, one step at a time."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from houston_daemon.supervision.attention.catalog import signals
+from houston_daemon.supervision.attention.window import (
+    Left,
+    StepSeen,
+    Window,
+    horizon,
+    of_record,
+)
+from houston_shared.records import StepRecord
+from houston_shared.task import Attention
+
+
+class Watch:
+    """The last closed steps of a rollout, as many as signals look at."""
+
+    def __init__(self, limits: Attention, records: Iterable[StepRecord] = ()) -> None:
+        """records: closed steps of before, in order; those that are too old are left out."""
+        self._limits = limits
+        self._steps: deque[StepSeen] = deque(maxlen=horizon(limits))
+        for record in records:
+            self.again(record)
+
+    def again(self, record: StepRecord) -> None:
+        """Take a step that the journal has already; an open one is left out."""
+        if (step := of_record(record)) is not None:
+            self._steps.append(step)
+
+    def step(self, step: StepSeen, left: Left) -> dict[str, str]:
+        """Take a step that closes now; its signals with their reasons."""
+        self._steps.append(step)
+        return signals(Window(tuple(self._steps), left), self._limits)

@@ -1,0 +1,159 @@
+"""What a signal sees: the last steps, small and typed, and what is left of the budgets.
+
+From records to views; it keeps no text of an observation, only a hash of it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from houston_shared.records import ObservationBody, Result, SampleBody, StepRecord
+from houston_shared.task import Attention
+
+WORDS = 100
+"""Characters of a call or an error that a reason quotes."""
+THINKING = frozenset({"think"})
+WAITING = frozenset({"sleep"})
+EVALUATION = "eval"
+HARMLESS = THINKING | WAITING | {EVALUATION, "finish"}
+"""Calls after which the workspace is as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSeen:
+    """One call and what came of it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    kind: str
+    """Type of the observation."""
+    success: bool
+    fields: Mapping[str, Any]
+    """The typed fields of the observation."""
+    outcome: bytes
+    """Hash of what it showed; of a command without its first line, which names times."""
+    words: str
+    """The call on one line, cut."""
+    error: str
+    """First line of what went wrong, cut; empty for a success."""
+    forged_tags: int = 0
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """Equal for calls that ask the same."""
+        return self.name, msgspec.json.encode(self.arguments, order="deterministic")
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeen:
+    """One closed step."""
+
+    step: int
+    calls: tuple[CallSeen, ...]
+    changed: bool | None
+    """Whether it changed files; None where there is no snapshot that could tell."""
+    malformed: str = ""
+    """Why no action could be read from what was sampled."""
+    interrupted: bool = False
+    """Whether a person stopped its sample."""
+
+    @property
+    def action(self) -> tuple[tuple[str, bytes], ...]:
+        """Equal for steps that do the same."""
+        return tuple(call.key for call in self.calls)
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it did nothing but sleep."""
+        return bool(self.calls) and all(call.name in WAITING for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The budgets behind the newest step."""
+
+    steps: int = 1
+    """The budget."""
+    steps_left: int = 1
+    seconds: float = 1.0
+    """The budget of active time."""
+    seconds_left: float = 1.0
+    evaluations: int = 0
+    """The budget; 0 without an evaluator."""
+    evaluations_left: int = 0
+    best: float | None = None
+    """Best score, the newest step's included."""
+    finished: bool = False
+    """Whether the newest step ends the rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The last steps, the newest at the end."""
+
+    steps: Sequence[StepSeen]
+    left: Left = field(default_factory=Left)
+
+    @property
+    def now(self) -> StepSeen:
+        """The step that is looked at."""
+        return self.steps[-1]
+
+
+def horizon(limits: Attention) -> int:
+    """Steps that a window holds: as many as the longest signal asks for."""
+    return max(
+        20,
+        limits.error_streak,
+        4 * limits.repeated_actions,
+        2 * limits.blind_edit_steps + 1,
+        limits.unchanged_steps,
+    )
+
+
+def seen(
+    step: int, sample: SampleBody, results: Sequence[Result], closed: ObservationBody
+) -> StepSeen:
+    """A step as signals see it."""
+    changed = bool(closed.files or closed.more_files)
+    return StepSeen(
+        step=step,
+        calls=tuple(map(call_seen, results)),
+        changed=changed if closed.snapshot else None,
+        malformed=sample.malformed,
+        interrupted=sample.finish_reason == "interrupted",
+    )
+
+
+def of_record(record: StepRecord) -> StepSeen | None:
+    """A step read back from the journal; None while it is open."""
+    if record.observation is None:
+        return None
+    return seen(record.step, record.sample, record.results, record.observation)
+
+
+def call_seen(result: Result) -> CallSeen:
+    """A result as signals see it."""
+    call, text = result.call, result.text
+    shown = text.partition("\n")[2] if result.kind == "command" else text
+    said = " ".join([call.name, *(str(value) for value in call.arguments.values())])
+    return CallSeen(
+        name=call.name,
+        arguments=call.arguments,
+        kind=result.kind,
+        success=result.success,
+        fields=result.fields,
+        outcome=hashlib.sha256(shown.encode(errors="replace")).digest(),
+        words=cut(said),
+        error="" if result.success else cut(text),
+        forged_tags=result.forged_tags,
+    )
+
+
+def cut(text: str) -> str:
+    """The first line with anything on it, cut at `WORDS` characters."""
+    line = " ".join(text.strip().partition("\n")[0].split())
+    return line if len(line) <= WORDS else f"{line[:WORDS]}…"

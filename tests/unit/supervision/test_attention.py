@@ -1,0 +1,286 @@
+"""Which steps ask for a look, and in what words: a table of short histories for every signal."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from houston_daemon.supervision.attention.catalog import SIGNALS, signals
+from houston_daemon.supervision.attention.watch import Watch
+from houston_daemon.supervision.attention.window import Left, StepSeen, Window, horizon, seen
+from houston_shared.records import Call, FileChange, ObservationBody, Result, StepRecord
+from houston_shared.task import Attention
+from tests.support.written_home import sample
+
+CHANGE = (FileChange(path="a.py", kind="changed", added=1, removed=1),)
+
+
+def call(
+    name: str, kind: str = "", text: str = "", ok: bool = True, **fields: Any
+) -> dict[str, Any]:
+    """A call with the arguments that its fields begin with `_` for."""
+    arguments = {key[1:]: value for key, value in fields.items() if key.startswith("_")}
+    typed = {key: value for key, value in fields.items() if not key.startswith("_")}
+    return {
+        "call": Call(id="1.0", name=name, arguments=arguments),
+        "kind": kind or name,
+        "success": ok,
+        "text": text,
+        "fields": typed,
+    }
+
+
+def run(command: str, text: str = "", ok: bool = True) -> dict[str, Any]:
+    return call("run_command", "command", f"[session main: exit code 0]\n{text}", ok,
+                _command=command)  # fmt: skip
+
+
+def look(path: str = "a.py") -> dict[str, Any]:
+    return call("open_file", "file", "1\tx", path=path, _path=path)
+
+
+def edit(path: str = "a.py", blind: bool = False, change: str = "edited") -> dict[str, Any]:
+    return call("edit_file", "file", "1\ty", path=path, change=change, blind=blind, _path=path)
+
+
+def sleep(seconds: float, running: list[str] | None = None) -> dict[str, Any]:
+    return call("sleep", "sleep", "Slept.", asked=seconds, slept=seconds, ended_by="time",
+                running=running, _sleep_time=seconds)  # fmt: skip
+
+
+def score(value: float | None, state: str = "scored") -> dict[str, Any]:
+    return call("eval", "eval", "scored", overall_score=value, state=state, ok=value is not None)
+
+
+def finish(ok: bool = True) -> dict[str, Any]:
+    return call("finish", "finish", "Finished.", ok, finished=ok)
+
+
+BAD = run("make", "Error: no rule", ok=False)
+THINK = call("think", _thought="hm")
+
+
+def step(
+    number: int,
+    *calls: dict[str, Any],
+    changed: bool | None = True,
+    malformed: str = "",
+    reason: str = "stop",
+) -> StepRecord:
+    """A closed step as the journal has it."""
+    results = tuple(Result(**one) for one in calls)
+    body = sample(malformed=malformed, calls=tuple(one.call for one in results))
+    body = msgspec.structs.replace(body, finish_reason=reason)
+    files = CHANGE if changed else ()
+    closed = ObservationBody(tail="", files=files, snapshot="" if changed is None else "abc")
+    return StepRecord(
+        step=number, attempt=1, sample_seq=1, sample=body, intents=(), results=results,
+        observation=closed, guidance=(), at="", active_seconds=0.0,
+    )  # fmt: skip
+
+
+Steps = list[tuple[dict[str, Any], ...]]
+
+
+def found(
+    history: Steps, limits: Attention, changed: bool | None = True, **left: Any
+) -> dict[str, str]:
+    """Signals of the last step of a history in which every step changes files, or none does."""
+    records = [step(n, *calls, changed=changed) for n, calls in enumerate(history, 1)]
+    return look_at(records, limits, **left)
+
+
+def look_at(records: list[StepRecord], limits: Attention, **left: Any) -> dict[str, str]:
+    watch = Watch(limits, records[:-1])
+    last = records[-1]
+    assert last.observation is not None
+    now = seen(last.step, last.sample, last.results, last.observation)
+    return watch.step(now, Left(**left))
+
+
+POLL = [(sleep(600, ["main"]),), (run("tail log", "1"),), (sleep(600, ["main"]),)]
+CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
+    ("error", "a call failed", [(run("ls"), BAD)], {}, "run_command make: [session main"),
+    ("error", "all went well", [(run("ls"),)], {}, ""),
+    ("error", "it was in the step before", [(BAD,), (run("ls"),)], {}, ""),
+    ("forged_tag", "one", [({**run("cat x"), "forged_tags": 1},)], {}, "a look-alike of a person"),
+    ("forged_tag", "several", [({**run("cat x"), "forged_tags": 3},)], {}, "3 look-alikes"),
+    ("forged_tag", "none", [(run("cat x"),)], {}, ""),
+    ("error_streak", "three in a row", [(BAD,)] * 3, {}, "in 3 steps in a row; now run_command"),
+    ("error_streak", "it goes on", [(BAD,)] * 5, {}, "in 5 steps in a row"),
+    ("error_streak", "two", [(BAD,)] * 2, {}, ""),
+    ("error_streak", "two are enough", [(BAD,)] * 2, {"error_streak": 2}, "2 steps in a row"),
+    ("error_streak", "broken by a success", [(BAD,), (BAD,), (run("ls"),), (BAD,)], {}, ""),
+    ("error_streak", "turned off", [(BAD,)] * 9, {"error_streak": 0}, ""),
+    ("repeated_action", "three in a row", [(run("ls"),)] * 3, {},
+     "3 times in a row, with the same outcome: run_command ls"),
+    ("repeated_action", "two in a row", [(run("ls"),)] * 2, {}, ""),
+    ("repeated_action", "other arguments", [(run("ls"),), (run("ls a"),), (run("ls b"),)], {}, ""),
+    ("repeated_action", "other outcomes", [(run("x", str(n)),) for n in range(3)], {},
+     "3 times in a row: run_command x"),
+    ("repeated_action", "in turn", [(run("a"),), (run("b"),)] * 2 + [(run("a"),)], {},
+     "3 times in turn with run_command b"),
+    ("repeated_action", "not in turn yet", [(run("a"),), (run("b"),)] * 2, {}, ""),
+    ("repeated_action", "in turn with different ones",
+     [(run("a"),), (run("b"),), (run("a"),), (run("c"),), (run("a"),)], {}, ""),
+    ("repeated_action", "sleeps and sees it move",
+     [*POLL, (run("tail log", "2"),), (sleep(600, ["main"]),), (run("tail log", "3"),)], {}, ""),
+    ("repeated_action", "sleeps and sees it stand",
+     [*POLL, (run("tail log", "1"),), (sleep(600, ["main"]),), (run("tail log", "1"),)], {},
+     "3 times in a row, with the same outcome: run_command tail log"),
+    ("repeated_action", "only sleeps", [(sleep(60, ["main"]),)] * 9, {}, ""),
+    ("repeated_action", "several calls", [(run("a"), run("b"))] * 3, {}, "run_command a; run_com"),
+    ("repeated_action", "turned off", [(run("ls"),)] * 9, {"repeated_actions": 0}, ""),
+    ("blind_edit", "looked at in the step before", [(look(),), (edit(),)], {}, ""),
+    ("blind_edit", "looked at in the same step", [(look(), edit())], {}, ""),
+    ("blind_edit", "changed behind its back", [(look(),), (edit(blind=True),)], {},
+     "a.py was changed and not shown since it last changed"),
+    ("blind_edit", "printed by a command", [(run("cat src/a.py"),), (edit(blind=True),)], {}, ""),
+    ("blind_edit", "a new file", [(edit(change="created"),)], {}, ""),
+    ("blind_edit", "a file written over", [(edit(blind=True, change="replaced"),)], {}, "a.py"),
+    ("blind_edit", "another was looked at", [(look("b.py"),), (edit(),)], {},
+     "a.py was changed and not looked at in the 5 steps before"),
+    ("blind_edit", "long ago", [(look(),), *[(run("x"),)] * 5, (edit(),)], {}, "5 steps before"),
+    ("blind_edit", "seen is enough", [(look(),), *[(run("x"),)] * 5, (edit(),)],
+     {"blind_edit_steps": 0}, ""),
+    ("blind_edit", "APOLLO's step before", [(look(),), (run("x"),), (edit(),)],
+     {"blind_edit_steps": 1}, "not looked at in the step before"),
+    ("blind_edit", "a thought is no step", [(look(),), (THINK,), (edit(),)],
+     {"blind_edit_steps": 1}, ""),
+    ("blind_edit", "its own edit showed it", [(look(),), (edit(),), (edit(),)],
+     {"blind_edit_steps": 1}, ""),
+    ("blind_edit", "a quote is open", [(run("cat 'a.py"),), (edit(),)], {}, "a.py was changed"),
+    ("long_sleep", "half an hour", [(sleep(1800, ["main"]),)], {}, "slept for 1800 s"),
+    ("long_sleep", "hours", [(sleep(7200, ["main"]),)], {}, "slept for 2.0 h"),
+    ("long_sleep", "a minute", [(sleep(60, ["main"]),)], {}, ""),
+    ("long_sleep", "turned off", [(sleep(7200),)], {"long_sleep_seconds": 0}, ""),
+    ("idle_sleep", "nothing runs", [(sleep(60, []),)], {}, "slept for 60 s while nothing ran"),
+    ("idle_sleep", "something runs", [(sleep(600, ["main"]),)], {}, ""),
+    ("idle_sleep", "not known", [(sleep(600),)], {}, ""),
+    ("idle_sleep", "short", [(sleep(5, []),)], {}, ""),
+    ("idle_sleep", "a job apart", [(run("nohup train.sh &"),), (sleep(600, []),)], {}, ""),
+    ("idle_sleep", "no job apart", [(run("a && b 2>&1"),), (sleep(600, []),)], {}, "600 s while"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "case", "steps", "limits", "reason"), CASES)
+def test_signals_of_what_was_done(
+    name: str, case: str, steps: Steps, limits: dict[str, Any], reason: str
+) -> None:
+    said = found(steps, Attention(**limits)).get(name, "")
+    assert reason in said, case
+    assert bool(reason) == bool(said), case
+
+
+UNCHANGED: list[tuple[str, str, Steps, dict[str, Any], bool | None, str]] = [
+    ("no_change", "long", [(run(str(n)),) for n in range(40)], {}, False, "the last 40 steps"),
+    ("no_change", "nearly", [(run(str(n)),) for n in range(39)], {}, False, ""),
+    ("no_change", "with changes", [(run(str(n)),) for n in range(40)], {}, True, ""),
+    ("no_change", "nobody can tell", [(run(str(n)),) for n in range(40)], {}, None, ""),
+    ("no_change", "sooner", [(run("x"),)] * 2, {"unchanged_steps": 2}, False, "the last 2 steps"),
+    ("no_change", "turned off", [(run("x"),)] * 99, {"unchanged_steps": 0}, False, ""),
+    ("repeated_evaluation", "at once", [(score(5),), (score(5),)], {}, False, "score of step 1"),
+    ("repeated_evaluation", "after looking", [(score(5),), (run("ls"),), (score(5),)], {}, False,
+     "no file has changed since the score of step 1"),
+    ("repeated_evaluation", "changes between", [(score(5),), (run("x"),), (score(5),)], {}, True,
+     ""),
+    ("repeated_evaluation", "nobody can tell", [(score(5),), (score(5),)], {}, None, ""),
+    ("repeated_evaluation", "the first", [(run("x"),), (score(5),)], {}, False, ""),
+    ("repeated_evaluation", "one failed", [(score(None, "failed"),), (score(5),)], {}, False, ""),
+    ("repeated_evaluation", "twice in a step", [(score(5), score(5))], {}, False, "more than once"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "case", "steps", "limits", "changed", "reason"), UNCHANGED)
+def test_signals_of_what_did_not_change(
+    name: str, case: str, steps: Steps, limits: dict[str, Any], changed: bool | None, reason: str
+) -> None:
+    said = found(steps, Attention(**limits), changed).get(name, "")
+    assert reason in said, case
+    assert bool(reason) == bool(said), case
+
+
+FULL = {"steps": 100, "steps_left": 50, "seconds": 100.0, "seconds_left": 50.0, "evaluations": 3}
+BUDGETS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
+    ("score_fell", "below the best", score(20), {"best": 90.0}, {}, "scored 20, best was 90"),
+    ("score_fell", "a little", score(87), {"best": 90.0}, {}, ""),
+    ("score_fell", "a new best", score(90), {"best": 90.0}, {}, ""),
+    ("score_fell", "no score", score(None, "format"), {"best": 90.0}, {}, ""),
+    ("score_fell", "turned off", score(0), {"best": 90.0}, {"score_drop": 0}, ""),
+    ("near_budget", "plenty", run("x"), {}, {}, ""),
+    ("near_budget", "steps", run("x"), {"steps_left": 10}, {}, "10 of 100 steps left"),
+    ("near_budget", "time", run("x"), {"seconds_left": 9.0}, {}, "9% of active time left"),
+    ("near_budget", "submissions", score(5), {"evaluations_left": 1}, {}, "1 of 3 evaluations"),
+    ("near_budget", "none is used now", run("x"), {"evaluations_left": 1}, {}, ""),
+    ("near_budget", "both", run("x"), {"steps_left": 1, "seconds_left": 1.0}, {}, "; 1% of"),
+    ("near_budget", "it is over", run("x"), {"steps_left": 0, "finished": True}, {}, ""),
+    ("near_budget", "turned off", run("x"), {"steps_left": 1}, {"budget_share": 0}, ""),
+    ("low_finish", "low", finish(), {"best": 20.0}, {}, "with a best score of 20"),
+    ("low_finish", "refused", finish(False), {"best": 20.0}, {}, "asked to finish"),
+    ("low_finish", "none", finish(), {}, {}, "asked to finish without a score"),
+    ("low_finish", "good", finish(), {"best": 80.0}, {}, ""),
+    ("low_finish", "nobody scores", finish(), {"evaluations": 0}, {}, ""),
+    ("low_finish", "goes on", run("x"), {"best": 20.0}, {}, ""),
+    ("low_finish", "turned off", finish(), {"best": 0.0}, {"low_score": 0}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "case", "one", "left", "limits", "reason"), BUDGETS)
+def test_signals_of_scores_and_budgets(
+    name: str,
+    case: str,
+    one: dict[str, Any],
+    left: dict[str, Any],
+    limits: dict[str, Any],
+    reason: str,
+) -> None:
+    standing = {**FULL, "evaluations_left": 3, **left}
+    said = found([(one,)], Attention(**limits), **standing).get(name, "")
+    assert reason in said, case
+    assert bool(reason) == bool(said), case
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "malformed", "said"),
+    [
+        ("null_action", "stop", "no call", "no action: no call"),
+        ("null_action", "stop", "", ""),
+        ("null_action", "interrupted", "no call", ""),
+        ("interrupted", "interrupted", "no call", "a person stopped its sample"),
+        ("interrupted", "stop", "no call", ""),
+    ],
+)
+def test_signals_of_steps_without_an_action(
+    name: str, reason: str, malformed: str, said: str
+) -> None:
+    one = step(1, malformed=malformed, reason=reason)
+    assert look_at([one], Attention(), **FULL).get(name, "") == said
+
+
+def test_no_action_counts_as_going_wrong() -> None:
+    records = [step(1, malformed="x"), step(2, BAD), step(3, malformed="no call")]
+    assert "now no action: no call" in look_at(records, Attention())["error_streak"]
+
+
+def test_every_signal_has_cases_and_a_sentence() -> None:
+    known = {case[0] for case in (*CASES, *UNCHANGED, *BUDGETS)} | {"null_action", "interrupted"}
+    assert known == set(SIGNALS)
+    assert all(says.__doc__ for says in SIGNALS.values())
+
+
+@pytest.mark.parametrize("limits", [Attention(), Attention(unchanged_steps=3, error_streak=2)])
+def test_a_watch_that_begins_anywhere_finds_the_same(limits: Attention) -> None:
+    """As after a kill: the last steps from the journal are enough."""
+    kinds: Steps = [(BAD,), (run("ls"),), (edit(),), (look(),), (sleep(90, []),), (score(5),)]
+    records = [step(n, *kinds[n * n % 7 % 6], changed=bool(n % 5 == 0)) for n in range(1, 120)]
+    whole = Watch(limits)
+    for number, record in enumerate(records):
+        assert record.observation is not None
+        now = seen(record.step, record.sample, record.results, record.observation)
+        again = Watch(limits, records[max(0, number - horizon(limits)) : number])
+        left = Left(best=90.0)
+        assert whole.step(now, left) == again.step(now, left), number
+
+
+def test_an_empty_step_has_no_signal() -> None:
+    assert signals(Window([StepSeen(1, (), None)], Left(steps_left=1)), Attention()) == {}
