@@ -92,6 +92,7 @@ def _(one: PageFinds) -> Text:
 def _(one: PageLinks) -> Text:
     if not one.total:
         return Text(f"{one.url} has no links.")
-    head = f"[{one.url}: {one.total} links, list {one.page_number} of {one.pages}]"
+    noun = "link" if one.total == 1 else "links"
+    head = f"[{one.url}: {one.total} {noun}, list {one.page_number} of {one.pages}]"
     lines = (f"[{link.number}] {link.text or '(no text)'}: {link.url}" for link in one.links)
     return Text(head, "\n".join(lines), "use a smaller page_size")
