@@ -167,7 +167,7 @@ class ShadowRepository:
     def _changes(self, seen: Scan, files: dict[str, TreeFile], about: About) -> list[Change]:
         """Every file that differs from the last snapshot."""
         old = self._about.beside
-        gone = (self._files.keys() | old.keys()) - seen.files.keys()
+        gone = [path for known in (self._files, old) for path in known if path not in seen.files]
         changes: list[Change] = []
         for path in (*files, *about.beside, *gone):
             before: Side = self._files.get(path) or old.get(path)
