@@ -97,7 +97,7 @@ Split = Literal["train", "test"]
 
 
 class Questions(Settings, frozen=True):
-    """What `search_qa` asks."""
+    """What `search_qa` asks, and `python` where `file` is named."""
 
     file: str = ""
     """JSON Lines file beside the task file: `question`, `answers`, and perhaps `id` and `split`
@@ -109,6 +109,67 @@ class Questions(Settings, frozen=True):
     """How many consecutive seeds get the same question: the size of a group that is compared."""
     id: str = ""
     """Ask this one always; empty to choose by the rollout's seed."""
+
+
+WorldSplit = Literal["train", "dev", "test"]
+
+
+class ScienceWorld(Settings, frozen=True):
+    """Which worlds `scienceworld` gives to rollouts."""
+
+    tasks: tuple[str, ...] = ()
+    """Names of ScienceWorld's tasks, such as `boil`; empty for all 30. They take turns."""
+    split: Literal["train", "dev", "test"] = "train"
+    """Which variations: ScienceWorld's own split, in which each belongs to one."""
+    simplifications: tuple[str, ...] = ()
+    """`easy` for all of `teleportAction`, `selfWateringFlowerPots`, `openContainers`, `openDoors`,
+    `noElectricalAction` that fit, or some of these."""
+    variation: Annotated[int, msgspec.Meta(ge=-1, le=10_000)] = -1
+    """Give this one always; -1 to choose by the rollout's seed."""
+    repeat: Positive = 1
+    """How many consecutive seeds get the same world: the size of a group that is compared."""
+
+
+class TextWorld(Settings, frozen=True):
+    """Which games TextWorld's generator makes for rollouts."""
+
+    game: Literal["house", "treasure_hunter", "coin_collector", "cooking"] = "house"
+    """Kind of game: `house` is TextWorld's own maker of quests, the others are its challenges."""
+    split: Literal["train", "dev", "test"] = "train"
+    """Which games: each belongs to one split by its structure, half of them to `train`, a quarter
+    each to `dev` and `test`."""
+    rooms: Annotated[int, msgspec.Meta(ge=1, le=50)] = 6
+    """Rooms of `house` and `cooking` (there 1, 6, 9 or 12)."""
+    objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 12
+    """Objects of `house`."""
+    quest_length: Annotated[int, msgspec.Meta(ge=1, le=20)] = 4
+    """Commands that the quest of `house` needs."""
+    goal: Literal["detailed", "brief"] = "brief"
+    """How `house` tells its quest: every command, or the last one only."""
+    level: Annotated[int, msgspec.Meta(ge=1, le=300)] = 5
+    """Difficulty of `treasure_hunter` (1 to 30) and `coin_collector` (1 to 300)."""
+    ingredients: Annotated[int, msgspec.Meta(ge=1, le=3)] = 2
+    """Ingredients that `cooking` asks for, to be found, cut and cooked."""
+    seed: Annotated[int, msgspec.Meta(ge=-1, lt=2**31)] = -1
+    """Seed of the generator, for one game always, of whatever split; -1 to choose by the rollout's
+    seed."""
+    repeat: Positive = 1
+    """How many consecutive seeds get the same game: the size of a group that is compared."""
+
+
+class Python(Settings, frozen=True):
+    """The code tool of `python`."""
+
+    seconds: Seconds = 10.0
+    """Longest run of one call."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=64, le=10**6)] = 1_024
+    """Most address space of a process of the code, in MB of 1,048,576 bytes."""
+    packages: tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_]\w*$")], ...] = (
+        "numpy",
+        "sympy",
+        "mpmath",
+    )
+    """What code may import beside the standard library."""
 
 
 class Browse(Settings, frozen=True):
@@ -178,8 +239,9 @@ class Task(Settings, frozen=True):
     """Text file beside the task file, instead of `instructions`."""
     environment: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] = "workstation"
     """What turns actions into observations: one of Houston's own, or of a package that is installed
-    beside it. `search_qa` asks one of the task's questions over its corpus; `null` does nothing,
-    for benchmarks."""
+    beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code tool,
+    perhaps with a question; `scienceworld` and `textworld` are simulated worlds; `null` does
+    nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
@@ -199,7 +261,13 @@ class Task(Settings, frozen=True):
     browse: Browse = Browse()
     """What the agent may browse."""
     questions: Questions = Questions()
-    """What `search_qa` asks."""
+    """What `search_qa` asks; `python` asks it too where a file is named."""
+    python: Python = Python()
+    """The code tool of `python`."""
+    scienceworld: ScienceWorld = ScienceWorld()
+    """Which worlds `scienceworld` gives to rollouts."""
+    textworld: TextWorld = TextWorld()
+    """Which games `textworld` makes for rollouts."""
     attention: Attention = Attention()
     """When a step is marked for people to look at."""
     settings: dict[str, Any] = {}

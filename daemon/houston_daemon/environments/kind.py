@@ -43,6 +43,8 @@ class EnvironmentKind:
     scores: Callable[[Task], bool] = _no_score
     """Whether it knows itself how well the agent did: it then answers a call of `eval`, which no
     tool of the agent has to be, with a result of kind `eval` (see `questions.observations`)."""
+    secret_score: bool = False
+    """Whether the agent is not told its score as it goes."""
     workspace: bool = False
     """Whether the agent works in a workspace, without which a rollout cannot go on."""
     sandbox: bool = False

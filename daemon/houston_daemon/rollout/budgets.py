@@ -42,7 +42,9 @@ class Budgets:
         self.budget = task.budget
         self.clock = clock
         self.scores = scores
-        self.has_evaluator = bool(task.evaluate.command) or kind(task.environment).scores(task)
+        environment = kind(task.environment)
+        self.has_evaluator = bool(task.evaluate.command) or environment.scores(task)
+        self._secret = environment.secret_score
         evaluator = task.evaluate.seconds if task.evaluate.command else 0.0
         self._reserve = min(evaluator, self.budget.active_seconds / 2)
 
@@ -58,6 +60,16 @@ class Budgets:
         """Active time left for the agent, without what is set aside for a last evaluation."""
         reserve = self._reserve if self.evaluations_left else 0.0
         return self.budget.active_seconds - reserve - self.clock.seconds
+
+    @property
+    def told(self) -> Scores:
+        """The scores as far as the agent may know them."""
+        return Scores() if self._secret else self.scores
+
+    @property
+    def tells(self) -> bool:
+        """Whether the agent knows of scores and submissions at all."""
+        return self.has_evaluator and not self._secret
 
     def spent(self, step: int) -> str:
         """Which budget ends the rollout with `step`; empty when none does."""
@@ -80,13 +92,13 @@ class Budgets:
 
 def tail(step: int, budgets: Budgets, notes: tuple[str, ...] = ()) -> str:
     """Clock and budgets after `step`, one line, with notes of the loop before it."""
-    budget, scores = budgets.budget, budgets.scores
+    budget, scores = budgets.budget, budgets.told
     left = hours(max(0.0, budgets.seconds_left))
     parts = [
         f"step {step} of {budget.steps}",
         f"active {hours(budgets.clock.seconds)}, {left} left",
     ]
-    if budgets.has_evaluator:
+    if budgets.tells:
         parts.append(f"evaluations left {budgets.evaluations_left} of {budget.evaluations}")
     if scores.last is not None and scores.best is not None:
         parts.append(f"score last {scores.last:g}, best {scores.best:g}")

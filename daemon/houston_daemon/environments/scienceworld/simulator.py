@@ -1,0 +1,81 @@
+"""ScienceWorld as a program: its simulator in Java, asked through Py4J. Run in a child process.
+
+The package's Python class computes every valid action after every step and opens two ports without
+a key; this speaks to the same simulator directly, with a key and a bounded heap. Scala's source of
+randomness gets a seed before every step, so that a world made again goes the same way whatever was
+looked at between.
+"""
+
+import zlib
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from scienceworld.constants import BASEPATH, JAR_PATH
+
+from houston_daemon.environments.simulation.messages import Opened, Outcome, Seen
+from houston_daemon.environments.simulation.serve import serve
+
+_JAVA = [
+    "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+    "-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockExperimentalVMOptions",
+    # Objects lie in sets in the order of their hashes, which differ from run to run; one for all.
+    "-XX:hashCode=2",
+]  # fmt: skip
+
+
+class ScienceWorld:
+    """One variation of one task. See `serve.World`."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        port, key, process = launch_gateway(
+            classpath=JAR_PATH, cwd=BASEPATH, javaopts=_JAVA, die_on_exit=True,
+            enable_auth=True, return_proc=True,
+        )  # fmt: skip
+        gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(auto_field=True, port=port, auth_token=key),
+            java_process=process,
+        )
+        self._random = getattr(getattr(gateway.jvm.scala.util, "Random$"), "MODULE$")
+        self._world = gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
+        self._seed = zlib.crc32(f"{settings['task']}:{settings['variation']}".encode())
+        self._turns = 0
+        self._random.setSeed(self._seed)
+        gold = bool(settings.get("gold"))
+        self._world.load(settings["task"], settings["variation"], settings["simplifications"], gold)
+        self.gold: list[str] = list(self._world.getGoldActionSequence()) if gold else []
+        self._random.setSeed(self._seed)
+        self._world.reset()
+        self._place = self._look("look around")
+
+    def opened(self) -> Opened:
+        """Goal and first look."""
+        goal = self._world.freeActionTaskDesc().strip().removeprefix("Task Description:")
+        return Opened(" ".join(goal.split()), self._place)
+
+    def do(self, action: str) -> Seen:
+        """One turn; a score below 0 is a failure, which ends the world with 0."""
+        self._turns += 1
+        self._random.setSeed(self._seed + self._turns)
+        text = self._world.step(action)
+        score = round(100 * self._world.getScore())
+        outcome: Outcome = ""
+        if score < 0:
+            outcome = "lost"
+        elif self._world.getCompleted():
+            outcome = "won" if score >= 100 else "lost"
+        return Seen(text, float(min(100, max(0, score))), outcome, self._world.getNumMoves())
+
+    def show(self, what: str) -> list[str]:
+        """Look around, the inventory, or every valid action."""
+        if what == "actions":
+            return sorted(self._world.getValidActionObjectCombinations())
+        if what == "inventory":
+            return [self._world.freeActionInventory()]
+        return [self._world.freeActionLook()]
+
+    def _look(self, action: str) -> str:
+        return str(self._world.step(action))
+
+
+if __name__ == "__main__":
+    serve(ScienceWorld)

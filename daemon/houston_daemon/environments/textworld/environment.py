@@ -1,0 +1,39 @@
+"""TextWorld for one rollout: which game its seed gives, and what an agent may not do in it."""
+
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.environments.simulation import catalog
+from houston_daemon.environments.textworld import suite
+from houston_shared.task import LoadedTask, Task
+
+_OWN = frozenset({"restart", "restore", "save", "quit", "q", "undo", "script", "verify"})
+"""Commands to the interpreter, not to the world."""
+
+
+class TextWorldSimulator:
+    """See `simulation.environment.Simulator`."""
+
+    module = "houston_daemon.environments.textworld.simulator"
+
+    def missing(self) -> str:
+        """What this machine lacks: the package."""
+        return catalog.missing("textworld")
+
+    def settings(self, task: Task, seed: int, folder: Path) -> dict[str, Any]:
+        """The generator's settings and seeds."""
+        return suite.chosen(task.textworld, seed, folder)
+
+    def refused(self, action: str) -> str:
+        """What would leave the game or take back what was done in it."""
+        first = action.lower().partition(" ")[0]
+        if first in _OWN:
+            return f"{first} is not offered: a rollout is one game. Go on from here, or finish."
+        return ""
+
+
+def check_task(task: LoadedTask) -> None:
+    """Raise ConfigurationError for anything that would stop every rollout of the task at once."""
+    catalog.catalog(task.task)
+    suite.check(task.task.textworld, str(task.file))
+    catalog.check_installed(task, TextWorldSimulator().missing())
