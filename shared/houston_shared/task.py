@@ -239,13 +239,17 @@ class Task(Settings, frozen=True):
     """Text file beside the task file, instead of `instructions`."""
     environment: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] = "workstation"
     """What turns actions into observations: one of Houston's own, or of a package that is installed
-    beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code tool,
-    perhaps with a question; `scienceworld` and `textworld` are simulated worlds; `null` does
+    beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code
+    tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds; `null` does
     nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
     """A kind, or a table `[sandbox]` with `kind` and what else is mapped."""
+    hosts: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=16)] = ("local",)
+    """Machines that the agent works on: `local`, and names of `[hosts.NAME]` in the node's
+    houston.toml. Each has a copy of the workspace; the first is where files, snapshots and
+    evaluations are when nothing else is named."""
     tools: tuple[str, ...] = ()
     """Names of the actions that the agent may use; empty for all of the environment."""
     workspace: Workspace = Workspace()
