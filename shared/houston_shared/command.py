@@ -67,13 +67,13 @@ COMMANDS = _commands(
     ("repair", "houston_daemon.commands.repair", "set damaged events aside, rebuild the rest"),
     ("backup", "houston_daemon.commands.backup", "copy the home while the daemon runs"),
     ("log", "houston_console.headless.log", "the journal; --audit for who did what"),
-    ("doctor", "houston_daemon.commands.doctor", "check this machine; fetch model and engine"),
-)
     (
         "host-serve",
         "houston_daemon.commands.host_serve",
         "what another node starts here over SSH",
     ),
+    ("doctor", "houston_daemon.commands.doctor", "check this machine; fetch model and engine"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
