@@ -1,4 +1,5 @@
-"""Write docs/configuration.md and docs/task-file.md from the structs that read those files.
+"""Write docs/configuration.md and docs/task-file.md from the structs that read those files, and
+docs/attention.md from the signals.
 
     python docs/generate.py [--check]
 
@@ -7,6 +8,7 @@ allows cannot part.
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -61,6 +63,39 @@ PAGES = {
 }
 
 
+SIGNALS = ROOT / "daemon" / "houston_daemon" / "supervision" / "attention"
+SIGNALS_INTRO = """\
+Every step is looked at as it closes, cheaply and without a model. What is found is stored with the
+step and shown by `houston steps`, `houston rollout list` (of the last {last} steps of rollouts that
+have not ended), both with `--json` too (`attention`: names; `attention_reasons`: by name, why), and
+counted in `houston_attention_total`. Thresholds are the task's, in [`[attention]`](task-file.md);
+0 turns a signal off. The set has version {version}; a step keeps the version that it was looked at
+with."""
+
+
+def signals_page() -> str:
+    """The page of signals: names from the catalog, sentences from their functions."""
+    catalog = (SIGNALS / "catalog.py").read_text(encoding="utf-8")
+    table = re.findall(r'"(\w+)": (\w+)\.(\w+),', catalog)
+    version = re.search(r"^VERSION = (\d+)", catalog, re.M)
+    query = SHARED / "store" / "queries" / "attention.py"
+    last = re.search(r"^LAST = (\d+)", query.read_text(encoding="utf-8"), re.M)
+    assert version and last
+    told = SIGNALS_INTRO.format(version=version[1], last=last[1])
+    parts = ["# Attention", "", "<!-- written by docs/generate.py -->", "", told, ""]
+    parts += ["| signal | when |", "|---|---|"]
+    for name, module, function in table:
+        tree = ast.parse((SIGNALS / f"{module}.py").read_text(encoding="utf-8"))
+        (found,) = (
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.name == function
+        )
+        parts.append(f"| `{name}` | {' '.join((ast.get_docstring(found) or '').split())} |")
+    parts.append("| `snapshot_failed` | The step has no snapshot: what it did is not known. |")
+    return "\n".join(parts) + "\n"
+
+
 def rows(struct: ast.ClassDef) -> list[tuple[str, str, str, str]]:
     """Key, type, default and sentence of each field."""
     found = []
@@ -109,8 +144,10 @@ def page(source: str, title: str, intro: str, structs: list[tuple[str, str]]) ->
 def main() -> int:
     """Write the pages, or with --check say which are out of date; the exit code."""
     stale = []
-    for name, spec in PAGES.items():
-        file, text = ROOT / "docs" / name, page(*spec)
+    pages = {name: page(*spec) for name, spec in PAGES.items()}
+    pages["attention.md"] = signals_page()
+    for name, text in pages.items():
+        file = ROOT / "docs" / name
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             stale.append(name)
             if "--check" not in sys.argv:

@@ -17,14 +17,14 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutState
 from houston_shared.store import last_known, views
-from houston_shared.store.queries import archived, rollouts
+from houston_shared.store.queries import archived, attention, rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
 
 REASON = 60
 """Characters of a reason where there is no terminal whose width would decide; --json has all."""
 DOING = 40
-"""Characters of what the worker does now."""
+"""Characters of what the worker does now, and of the signals of the last steps."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,16 +40,19 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     with Reader(loaded.home) as reader:
         found = reader.run(rollouts.all_rollouts(arguments.task, arguments.state))
         archives = reader.run(archived.all_places()) if found else {}
+        marked = reader.run(attention.recent(states=attention.ALIVE, reasons=arguments.json))
         stood = last_known.as_of(reader)
     found = full_disk.as_it_is(found, loaded.home)
     if arguments.json:
         for one in found:
             archive = {"archive": archives[one.id]} if one.id in archives else {}
-            out.json_line({**views.rollout(one), **archive, "as_of": stood and iso(stood)})
+            needs = views.attention(attention.need(marked.get(one.id, [])))
+            as_of = {"as_of": stood and iso(stood)}
+            out.json_line({**views.rollout(one), **needs, **archive, **as_of})
     elif found:
-        titles = ("rollout", "task", "steps#", "best#", "active#", "doing", "state")
+        titles = ("rollout", "task", "steps#", "best#", "active#", "attention", "doing", "state")
         page = Page()
-        rows = [_row(one) for one in found]
+        rows = [_row(one, marked.get(one.id, [])) for one in found]
         room = _room(page, titles, rows)
         states = [_state(one, room, one.id in archives) for one in found]
         page.table(titles, [(*row, state) for row, state in zip(rows, states, strict=True)])
@@ -62,13 +65,14 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _row(one: Rollout) -> tuple[Span, ...]:
+def _row(one: Rollout, marked: list[attention.Marked]) -> tuple[Span, ...]:
     return (
         span(one.id, "name"),
         span(one.task),
         span(one.steps),
         span(score(one.best_score)),
         span(duration(one.active_us / 1_000_000)),
+        span(cut(", ".join(attention.need(marked)), DOING), "bad"),
         span("" if rollouts.stands(one) else cut(one.activity, DOING)),
     )
 

@@ -18,6 +18,7 @@ from houston_shared.store.plan import Plan
 from houston_shared.store.queries import (
     archived,
     aside,
+    attention,
     cleaned,
     guidance,
     progress,
@@ -61,9 +62,11 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     archive = yield from archived.place(one.id)
     freed = yield from cleaned.of(one.id)
     losses = aside.losses((yield from aside.holes(one.id)))
+    marked = yield from attention.recent(states=attention.ALIVE, rollout=one.id)
     facts = {
         "drift": drifts,
         "guidance": {"queued": waiting, "delivered": delivered},
+        **views.attention(attention.need(marked.get(one.id, []))),
         "workspace": workspace,
         "limited_by": _limited_by(one.id, workspace),
         "archive": archive,
@@ -114,7 +117,7 @@ def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
 
 def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluation]) -> None:
     drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
-    said = facts["guidance"]
+    said, needs = facts["guidance"], facts["attention_reasons"]
     history = ", ".join(
         f"{score(each.score)} at step {each.step}"
         + ("" if each.state == "scored" else " (no score, no submission used)")
@@ -131,6 +134,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "score": f"best {score(one.best_score)}, last {score(one.last_score)}",
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
+        "attention": "; ".join(": ".join(filter(None, each)) for each in needs.items()),
         "workspace": facts["workspace"] or "",
         "cleaned": _cleaned(facts["cleaned"]),
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",

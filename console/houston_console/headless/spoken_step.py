@@ -54,7 +54,9 @@ def show(page: Page, one: StepRecord, verdict: str | None, full: bool) -> None:
     if closed and closed.more_files:
         page.line(f"  … {closed.more_files} more files")
     if closed and closed.attention:
-        page.line("  ", span(f"attention: {', '.join(closed.attention)}", "bad"))
+        for name in closed.attention:
+            why = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
+            page.line("  ", span(f"attention: {name}{why}", "bad"))
     for mark in one.aside:
         page.line("  ", span(aside.said(mark), "bad"))
     if verdict:

@@ -33,6 +33,8 @@ def _store(totals: Totals) -> Iterator[str]:
     }
     yield _figure("rollouts", "gauge", "Rollouts by state.", states, "state")
     yield _figure("steps_total", "counter", "Closed steps of all rollouts.", totals.steps)
+    signals = _floats(totals.attention)
+    yield _figure("attention_total", "counter", "Closed steps by signal.", signals, "signal")
     yield _figure("events_total", "counter", "Events of the journal, all on disk.", totals.events)
     drift, by_engine = _floats(totals.drift), _floats(totals.samples)
     yield _figure("samples_total", "counter", "Samples by engine.", by_engine, "engine")

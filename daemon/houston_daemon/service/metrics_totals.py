@@ -1,7 +1,7 @@
 """Counters that are read from the database, and so survive every restart.
 
-Small tables are asked whole. Samples are read once from the first and from then on only as far as
-they are new, in pages, so that no read transaction is long.
+Small tables are asked whole. Samples and steps are read once from the first and from then on only
+as far as they are new, a page or a rollout at a time, so that no read transaction is long.
 """
 
 import sqlite3
@@ -40,6 +40,10 @@ class Totals:
         self.cached_tokens = 0
         """Of those prompts of which the engine said how much its cache held."""
         self.sampled_tokens = 0
+        self.attention: Counter[str] = Counter()
+        """Closed steps by signal."""
+        self._looked: dict[str, int] = {}
+        """By rollout, the newest step whose signals are counted."""
 
     def read(self) -> None:
         """Bring everything up to date. Raises sqlite3.Error."""
@@ -48,6 +52,7 @@ class Totals:
             self._small(reader)
             while self._page(reader):
                 pass
+            self._signals(reader)
 
     def _small(self, reader: sqlite3.Connection) -> None:
         ((self.events, self.steps),) = reader.execute(
@@ -87,3 +92,18 @@ class Totals:
                 self.prompt_tokens += prompt
                 self.cached_tokens += cached
         return len(rows) == PAGE
+
+    def _signals(self, reader: sqlite3.Connection) -> None:
+        """Count the signals of steps that closed since the last time."""
+        for rollout, steps in reader.execute("SELECT id, steps FROM rollouts").fetchall():
+            known = self._looked.get(rollout, 0)
+            if steps <= known:
+                continue
+            rows = reader.execute(
+                "SELECT attention FROM steps WHERE rollout = ? AND step > ? AND step <= ?"
+                " AND current = 1 AND attention <> ''",
+                (rollout, known, steps),
+            )
+            for (names,) in rows.fetchall():
+                self.attention.update(names.split(","))
+            self._looked[rollout] = steps

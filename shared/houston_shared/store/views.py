@@ -4,6 +4,7 @@ Every function takes records and gives a plain dict; nothing here reads a databa
 other programs rely on them, so one may be added, never renamed or taken away.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -51,6 +52,11 @@ def rollout(one: Rollout) -> Json:
         "created_at": iso(one.created_at),
         "updated_at": iso(one.updated_at),
     }
+
+
+def attention(need: Mapping[str, str]) -> Json:
+    """What a line of `rollout list --json` has besides: signals of the last steps, and why."""
+    return {"attention": list(need), "attention_reasons": dict(need)}
 
 
 def guidance(one: Guidance) -> Json:

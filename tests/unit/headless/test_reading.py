@@ -128,6 +128,22 @@ def test_a_step_as_json(written: WrittenHome, houston: Houston) -> None:
     assert (second["step"], second["active_seconds"]) == (2, 3.0)
 
 
+def test_what_asks_for_a_person_is_shown_with_its_reason(
+    written: WrittenHome, houston: Houston
+) -> None:
+    written.rollout("words-aaaa")
+    seen = ObservationBody(
+        tail="", attention=("error_streak",), reasons={"error_streak": "3 steps went wrong"}
+    )
+    written.step("words-aaaa", 1, observation=seen)
+    assert "attention: error_streak (3 steps went wrong)" in houston("steps", "words").out
+    assert "error_streak" in houston("rollout", "list").out
+    for words in (("rollout", "list"), ("steps", "words")):
+        (line,) = houston(*words, "--json").lines
+        assert line["attention"] == ["error_streak"], words
+        assert line["attention_reasons"] == {"error_streak": "3 steps went wrong"}, words
+
+
 def test_guidance_as_json(written: WrittenHome, houston: Houston) -> None:
     history(written)
     heard, waiting = houston("guidance", "words", "--json").lines

@@ -5,6 +5,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from houston_daemon.service.metrics_page import page
 from houston_daemon.service.metrics_totals import Totals
 from houston_shared.config import Configuration, Loaded, Metrics
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import ObservationBody
 from houston_shared.wire import Status
 from tests.support.written_home import WrittenHome
 
@@ -225,3 +227,24 @@ def test_a_file_that_is_something_else_keeps_the_daemon_from_starting(
     (written.home.path / "run" / "f.prom").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match=r"`metrics\.file` = .* cannot be written"):
         figures(written, file=file)
+
+
+def test_signals_are_counted_as_their_steps_close(tmp_path: Path) -> None:
+    with closing(WrittenHome(tmp_path / "home")) as home:
+        home.rollout("r")
+        home.step("r", 1, observation=seen("error", "error_streak"))
+        figures = Totals(home.home.database)
+        figures.read()
+        home.step("r", 2, observation=seen("error"))
+        home.step("r", 3, observation=seen())
+        figures.read()
+        figures.read()
+        found = read(page(None, figures, home.home))["houston_attention_total"]
+        assert {dict(labels)["signal"]: count for labels, count in found.items()} == {
+            "error": 2,
+            "error_streak": 1,
+        }
+
+
+def seen(*signals: str) -> ObservationBody:
+    return ObservationBody(tail="", attention=signals)

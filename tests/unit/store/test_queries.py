@@ -11,7 +11,15 @@ from houston_shared.records import Call, FileChange, ObservationBody, TerminalSp
 from houston_shared.store.bodies import Bookmarked
 from houston_shared.store.journal import ERASED
 from houston_shared.store.plan import END
-from houston_shared.store.queries import guidance, people, progress, rollouts, steps, world
+from houston_shared.store.queries import (
+    attention,
+    guidance,
+    people,
+    progress,
+    rollouts,
+    steps,
+    world,
+)
 from houston_shared.store.reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
@@ -36,6 +44,43 @@ def test_a_rollout_is_found_by_its_id_or_a_unique_part(
         written.rollout(name)
     name, found = RESOLVED[case]
     assert reader.run(rollouts.resolve(name)) == found
+
+
+def marked(*signals: str) -> ObservationBody:
+    reasons = {name: f"why {name}" for name in signals}
+    return ObservationBody(tail="", attention=signals, reasons=reasons)
+
+
+def test_rollouts_that_ask_for_a_person(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("busy")
+    written.rollout("calm")
+    written.rollout("over", state="finished")
+    for step in range(1, 9):
+        written.step("busy", step, observation=marked(*["error"] * (step in (2, 6, 7))))
+        written.step("over", step, observation=marked("error"))
+    written.step("busy", 9, observation=marked("no_change", "error"))
+    written.step("busy", 10, open=True)
+    written.step("calm", 1)
+    found = reader.run(attention.recent())
+    assert [(one.step, one.signals) for one in found["busy"]] == [
+        (9, ("no_change", "error")), (7, ("error",)), (6, ("error",)),
+    ]  # fmt: skip
+    assert list(found) == ["busy"]
+    assert attention.need(found["busy"]) == {"no_change": "why no_change", "error": "why error"}
+    assert list(reader.run(attention.recent(1, ("finished",)))) == ["over"]
+    assert reader.run(attention.recent(rollout="calm")) == {}
+
+
+def test_signals_are_listed_without_bodies_and_beside_damaged_ones(
+    written: WrittenHome, reader: Reader
+) -> None:
+    written.rollout("busy")
+    written.step("busy", 1, observation=marked("error"))
+    ((one,),) = reader.run(attention.recent(reasons=False)).values()
+    assert (one.signals, one.reasons) == (("error",), {})
+    written.connection.execute("UPDATE events SET body = x'ff' WHERE part = 'observation'")
+    ((one,),) = reader.run(attention.recent()).values()
+    assert (one.signals, one.reasons) == (("error",), {})
 
 
 UNKNOWN = {

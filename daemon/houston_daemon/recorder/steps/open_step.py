@@ -27,6 +27,7 @@ def close(store: Store, row: Rollout, how: str, active_us: int = 0) -> None:
     observation = StoredObservation(
         tail=f"[{how} during this step]",
         attention=("interrupted", "error") if running else ("interrupted",),
+        reasons={"interrupted": f"{how} during this step"},
         active_us=max(active_us, row.active_us),
     )
     store.journal.append(_key(row, step, "observation"), "observation", observation)
