@@ -233,9 +233,12 @@ class LocalHost:
         if groups is not None and groups.tasks() > _CROWD:  # looking at each of them takes time
             await asyncio.to_thread(groups.end_processes)
         for path in folder.glob("*/state.json"):
-            found = await self._find(path.parent.name)
-            if found is not None:
-                await found.close()
+            try:
+                found = await self._find(path.parent.name)
+                if found is not None:
+                    await found.close()
+            except OSError as problem:  # such as a full disk: it ends all the same, with the server
+                log.warning("the end of terminal %s is not noted: %s", path.parent.name, problem)
         self._terminals.clear()
         if socket_note(folder).exists():
             await Tmux(socket_for(folder)).call("kill-server")

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.hosts import processes
+from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.recorder.upkeep.cleaner import Order
+from houston_daemon.recorder.upkeep.cleaning import carry_out
+from houston_daemon.service import leftovers
+from tests.support import small_disk
 from tests.support.station import Station
 
 BIG = 3_000_000
@@ -109,3 +115,26 @@ def test_what_another_home_drives_is_left_alone(station: Station, tmp_path: Path
     assert (own / "workspace").is_dir()
     (own / "holder").write_text("")
     assert "snapshots stay" in station.run("rollout", "clean", one).stdout
+
+
+async def test_a_full_disk_is_freed(tmp_path: Path) -> None:
+    """Also the terminals end there: what their end would note has no room."""
+    small = tmp_path / "small"
+    small.mkdir()
+    with small_disk.mounted(small, 16):
+        host = LocalHost(small, "r-1", sandbox="none", network=False, hidden=(), owner="/home/a")
+        try:
+            await host.prepare(None)
+            terminal = await host.terminal("main", create=True)
+            shell = terminal.state.shell
+            (host.workspace / "big").write_bytes(bytes(BIG))
+            await host.close()
+            small_disk.fill(small)
+
+            await leftovers.end(small, ["r-1"])
+            assert not processes.is_alive(shell)
+            report = await carry_out(Order(str(small), "r-1", snapshots=False), "/home/a")
+            assert (report.left, report.bytes > BIG) == ("", True)
+            assert not host.workspace.exists()
+        finally:
+            await host.destroy_terminals()

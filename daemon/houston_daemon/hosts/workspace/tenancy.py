@@ -35,15 +35,19 @@ class Tenancy:
         """Whether the folder may be another's: nothing in it may be ended or removed."""
         return bool(self._home) and self._fd < 0
 
-    def take(self) -> None:
-        """Hold the folder, which exists; raises HeldElsewhere while another home has it."""
+    def take(self, named: bool = True) -> None:
+        """Hold the folder, which exists; raises HeldElsewhere while another home has it.
+
+        named: also note whose it is, for when the process ends. Without, a full disk is no matter.
+        """
         if not self._home or self._fd >= 0:
             return
         fd = os.open(self._note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._check(os.pread(fd, 4096, 0).decode(errors="replace"), free=_locked(fd))
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, self._home.encode(), 0)
+            if named:
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, self._home.encode(), 0)
         except BaseException:
             os.close(fd)
             raise

@@ -35,22 +35,27 @@ async def carry_out(order: Order, home: str) -> Report:
     if not folder.is_dir():
         return Report(order.rollout, 0)
     tenancy = Tenancy(folder, home)
-    try:
-        await asyncio.to_thread(tenancy.take)
+    try:  # no name is noted: a full disk, which is why people do this, has no room for one
+        await asyncio.to_thread(tenancy.take, named=False)
+        return await _free(order, root, folder)
     except HeldElsewhere as held:
         return Report(order.rollout, 0, held.cause)
-    try:
-        await _end_terminals(root, order.rollout)
-        before = disk_use.held([folder])
-        left = _remove(folder, order.snapshots)
-        (root / "prepared" / order.rollout).unlink(missing_ok=True)
-        return Report(order.rollout, max(0, before - disk_use.held([folder])), left)
     except OSError as problem:
         return Report(order.rollout, 0, str(problem))
     finally:
         tenancy.release(ended=True)
-        if order.snapshots:
-            _remove_emptied(folder)
+
+
+async def _free(order: Order, root: Path, folder: Path) -> Report:
+    """The same, once nobody else has the folder. Raises OSError."""
+    await _end_terminals(root, order.rollout)
+    before = disk_use.held([folder])
+    left = _remove(folder, order.snapshots)
+    (root / "prepared" / order.rollout).unlink(missing_ok=True)
+    freed = max(0, before - disk_use.held([folder]))
+    if order.snapshots:
+        _remove_emptied(folder)
+    return Report(order.rollout, freed, left)
 
 
 async def _end_terminals(root: Path, rollout: str) -> None:
