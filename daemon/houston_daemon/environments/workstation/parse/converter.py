@@ -5,16 +5,12 @@ the rollout has a sandbox, shut in it without a network.
 the agent nor where Markdown goes.
 """
 
-import importlib.util
-import os
-import sys
-import sysconfig
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from houston_daemon.environments import interpreter
 from houston_daemon.hosts.protocol import Finished, Host
 
 Kind = Literal["html", "pdf", "docx", "pptx", "latex"]
@@ -23,10 +19,6 @@ SECONDS = 90.0
 _PROGRAM = Path(__file__).with_name("in_child.py")
 _OUTPUT = 32_000_000
 _NEEDS = {"html": "markdownify", "pdf": "pypdfium2"}
-# Not the virtual environment's own python: it is a link that may lead through others.
-_PYTHON = os.path.realpath(sys.executable)
-_PACKAGES = tuple(dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib"))))
-_SYSTEM = ("/usr", "/bin", "/lib", "/opt")
 
 
 class Unreadable(Exception):
@@ -71,31 +63,28 @@ class Converter:
         cwd: as the sandbox shows it, for files that include others.
         """
         needed = _NEEDS.get(kind, "pypandoc")
-        if importlib.util.find_spec(needed) is None:
+        if interpreter.missing([needed]):
             raise Unreadable(
                 f"{kind.upper()} files need packages that this node lacks; the operator can "
                 "install them: pip install 'houston-agents[envs]'."
             )
-        command = [_PYTHON, "-I", str(_PROGRAM), kind, file, base]
-        command += [f"--packages={path}" for path in _PACKAGES]
+        command = [interpreter.PYTHON, "-I", str(_PROGRAM), kind, file, base]
+        command += [f"--packages={path}" for path in interpreter.PACKAGES]
         if self._host.inside == str(self._host.workspace):
             command.append("--closed")
         done = await self._host.spawn(
             command,
             seconds=seconds,
             writable=False,
-            extra_read=[*_interpreter(), *([folder] if folder else [])],
+            extra_read=[
+                *interpreter.mapped(_PROGRAM, *interpreter.PACKAGES),
+                *([folder] if folder else []),
+            ],
             output_limit=_OUTPUT,
             cwd=cwd,
             network=False,
         )
         return _read(done, kind, seconds)
-
-
-def _interpreter() -> Sequence[Path]:
-    """What this Python and its packages lie in, beyond what every sandbox shows."""
-    named = (_PROGRAM, Path(_PYTHON).parent.parent, *map(Path, (sys.base_prefix, *_PACKAGES)))
-    return [path for path in named if not any(map(path.is_relative_to, _SYSTEM))]
 
 
 def _read(done: Finished, kind: str, seconds: float) -> Converted:

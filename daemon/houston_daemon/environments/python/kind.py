@@ -1,0 +1,24 @@
+"""python, as it is registered."""
+
+from houston_daemon.environments.kind import EnvironmentKind, Making
+from houston_daemon.environments.protocol import Environment
+from houston_shared.task import LoadedTask
+
+
+def _make(making: Making) -> Environment:
+    from houston_daemon.environments.local import local_host
+    from houston_daemon.environments.python.environment import PythonEnvironment
+
+    host = local_host(making.spec, making.task, making.owner)
+    return PythonEnvironment(making.spec, making.task, host, making.characters)
+
+
+def _check(task: LoadedTask) -> None:
+    from houston_daemon.environments.python.catalog import check_task
+
+    check_task(task)
+
+
+KIND = EnvironmentKind(
+    make=_make, check=_check, scores=lambda task: bool(task.questions.file), sandbox=True
+)
