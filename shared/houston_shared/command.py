@@ -53,6 +53,8 @@ COMMANDS = _commands(
     ("rollout pause", "houston_console.headless.rollout_pause", "pause a rollout"),
     ("rollout resume", "houston_console.headless.rollout_resume", "resume a paused rollout"),
     ("rollout cancel", "houston_console.headless.rollout_cancel", "end a rollout for good"),
+    ("rollout branch", "houston_console.headless.rollout_branch", "a sibling from a step"),
+    ("rollout restore", "houston_daemon.commands.rollout_restore", "a workspace as it was"),
     ("rollout clean", "houston_console.headless.rollout_clean", "free its part of the host"),
     ("rollout archive", "houston_daemon.commands.rollout_archive", "into a file, out of the home"),
     ("rollout erase", "houston_daemon.commands.rollout_erase", "erase a step, or a leaked secret"),

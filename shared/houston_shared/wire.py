@@ -252,6 +252,20 @@ class StartRollouts(FromPerson, frozen=True, kw_only=True):
     specs: tuple[RolloutSpec, ...]
 
 
+class Branch(FromPerson, frozen=True, kw_only=True):
+    """Queue a sibling of a rollout that goes on from after one of its steps."""
+
+    request: str
+    """Idempotency key."""
+    rollout: str
+    step: int
+    """A closed step."""
+    id: str = ""
+    """Id of the guidance, made by the sender; without text there is none."""
+    text: str = ""
+    """Guidance for its first observation."""
+
+
 class Guide(FromPerson, frozen=True, kw_only=True):
     """Queue guidance."""
 
@@ -338,6 +352,7 @@ class StopDaemon(FromPerson, frozen=True, kw_only=True):
 
 ControlRequest = (
     StartRollouts
+    | Branch
     | Guide
     | EditGuidance
     | Withdraw

@@ -68,7 +68,9 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 def _row(one: Rollout, marked: list[attention.Marked]) -> tuple[Span, ...]:
     return (
         span(one.id, "name"),
-        span(one.task),
+        span(
+            f"{one.task} (branch of {one.parent} at {one.parent_step})" if one.parent else one.task
+        ),
         span(one.steps),
         span(score(one.best_score)),
         span(duration(one.active_us / 1_000_000)),

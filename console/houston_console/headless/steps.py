@@ -80,7 +80,7 @@ def _shower(rollout: str, arguments: argparse.Namespace, host_root: str) -> Show
                 spoken_step.show(page, one, line["verdict"], arguments.full)
                 spans = one.observation.spans if one.observation and arguments.printed else ()
                 for span in spans:
-                    printed.show(page, host_root, rollout, span)
+                    printed.show(page, host_root, one.inherited or rollout, span)
         page.flush()
 
     return show

@@ -71,6 +71,8 @@ class Closing:
     files: tuple[FileChange, ...] = ()
     more_files: int = 0
     spans: tuple[TerminalSpan, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the agent should know besides, a line each; Houston's own words."""
 
 
 class Environment(Protocol):

@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts import emptying, holding, processes
+from houston_daemon.hosts import branching, emptying, holding, processes
+from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.errors import NoRoot, TerminalMissing, WorkspaceGone
 from houston_daemon.hosts.guard import cgroups
 from houston_daemon.hosts.guard.guard import Guard
@@ -63,8 +64,10 @@ class LocalHost:
         environment: Mapping[str, str] | None = None,
         limits: Limits = _UNLIMITED,
         owner: str = "",
+        past: Past | None = None,
     ) -> None:
-        """owner: the home whose rollout it is; see `tenancy`."""
+        """owner: the home whose rollout it is; see `tenancy`. past: of a branch, its workspace."""
+        self._past = past
         self.name = "local"
         self.folder = rollout_folder(root.absolute(), rollout)
         self._tenancy = Tenancy(self.folder, owner)
@@ -113,12 +116,17 @@ class LocalHost:
         except OSError as problem:
             raise NoRoot(self.folder, problem) from problem
         await asyncio.to_thread(self._tenancy.take)
-        await asyncio.to_thread(copying.make, source, self.workspace, self._note, begun)
+        fill = None if self._past is None else self._fill
+        await asyncio.to_thread(copying.make, source, self.workspace, self._note, begun, fill)
         for path in (self.sandbox.home, self.sandbox.temporary, self._terminals_folder):
             path.mkdir(parents=True, exist_ok=True)
         trouble = await probe(self.sandbox, await self._hold())
         if trouble is not None:
             raise trouble
+
+    def _fill(self) -> None:
+        assert self._past is not None
+        branching.fill(self._past, self._root, self.workspace)
 
     async def limits_met(self) -> list[Hit]:
         """Limits that the rollout's processes met since the last call."""

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from houston_daemon.recorder import control_state
-from houston_daemon.recorder.people import cleaning, erasing, operate
+from houston_daemon.recorder.people import branching, cleaning, erasing, operate
 from houston_daemon.recorder.people import say as people
 from houston_daemon.recorder.people.identity import Peer, author
 from houston_daemon.recorder.people.roles import NotAllowed
@@ -20,6 +20,7 @@ from houston_shared.wire import (
     Ack,
     AskStatus,
     Bookmark,
+    Branch,
     CleanRollouts,
     Control,
     ControlRequest,
@@ -143,6 +144,8 @@ class FromPerson(Work):
                 self._reply = operate.steer(store, message, who)
             case StartRollouts() as message:
                 self._reply = operate.start(store, message, who)
+            case Branch() as message:
+                self._reply = branching.branch(store, message, who)
             case EraseBodies() as message:
                 self._reply = erasing.erase(store, message, who)
             case CleanRollouts() as message:

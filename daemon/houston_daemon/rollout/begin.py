@@ -105,6 +105,12 @@ async def opened(environment: Environment, line: Line, begun: bool) -> None:
         await line.safe_point()
 
 
+def has_begun(welcome: wire.Welcome) -> bool:
+    """Whether its world was made: its head is stored; for a branch, a step of its own."""
+    shared = welcome.spec.parent_step if welcome.spec.origin else None
+    return welcome.head is not None if shared is None else welcome.next_step > shared + 1
+
+
 def environment_of(
     welcome: wire.Welcome, task: Task, window: int | None, clock: ActiveClock
 ) -> Environment:
@@ -203,7 +209,9 @@ def _assembled(rollout: Rollout, resumed: Resumed) -> Rollout:
     rollout.unscored = Unscored()
     for record in resumed.closed:
         rollout.unscored.record(record)
-    rollout.last = resumed.last if resumed.open is None else None
+    rollout.last = None
+    if resumed.last is not None and resumed.open is None and not resumed.last.inherited:
+        rollout.last = resumed.last  # the end of a parent is not that of its branch
     if resumed.open is not None:
         rollout.open = reopened(resumed.open)
         prompt = rollout.context.prompt_ids

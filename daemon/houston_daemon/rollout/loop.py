@@ -176,6 +176,7 @@ class Rollout:
             unsnapped = disarm(why).text
             notes += (f"[the snapshot of this step failed: {unsnapped}]",)
         point("worker.snapshot.after")
+        notes += tuple(disarm(note).text for note in closing.notes)
         observation = ObservationBody(
             tail=redact(tail(opened.step, self.budgets, notes)),
             snapshot=closing.snapshot,

@@ -15,7 +15,13 @@ from collections.abc import Sequence
 
 from houston_daemon.engines.protocol import Engine
 from houston_daemon.environments.protocol import Environment
-from houston_daemon.rollout.begin import begin, environment_of, opened, ready_engine
+from houston_daemon.rollout.begin import (
+    begin,
+    environment_of,
+    has_begun,
+    opened,
+    ready_engine,
+)
 from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.control import ControlState
 from houston_daemon.rollout.guidance import Leaving
@@ -136,7 +142,7 @@ class Life:
         self._environment = environment_of(welcome, task, self._engine.window, line.clock)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
-        await opened(self._environment, line, begun=welcome.head is not None)
+        await opened(self._environment, line, begun=has_begun(welcome))
         point("worker.open.after")
         rollout = await begin(line, welcome, self._engine, settings, self._environment)
         reason = rollout.was_over() or await rollout.run()

@@ -25,7 +25,11 @@ def seen(step: StepRecord) -> str:
 
 
 def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[str, Any]:
-    """A line of `steps R --json`; `set_aside` is there only where a repair set something aside."""
+    """A line of `steps R --json`.
+
+    `set_aside` is there only where a repair set something aside, `inherited` (the rollout whose
+    step it is) only where a branch shares it.
+    """
     closed = one.observation
     return {
         "rollout": rollout,
@@ -44,6 +48,7 @@ def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[
         "policy": one.sample.policy,
         "at": one.at,
         "active_seconds": one.active_seconds,
+        **({"inherited": one.inherited} if one.inherited else {}),
         **({"set_aside": [_mark(mark) for mark in one.aside]} if one.aside else {}),
     }
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from houston_daemon.environments.protocol import WaitingForSlot
+from houston_daemon.environments.workstation.arrival import arrival
 from houston_daemon.environments.workstation.closing import mark
 from houston_daemon.environments.workstation.command.family import CommandActions, CommandLimits
 from houston_daemon.environments.workstation.command.sessions import Sessions
@@ -13,6 +14,7 @@ from houston_daemon.environments.workstation.families import families
 from houston_daemon.environments.workstation.files.confine import Confined
 from houston_daemon.environments.workstation.files.family import FileActions
 from houston_daemon.environments.workstation.state import StateFile
+from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.limits import limits
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.records import RolloutSpec
@@ -40,8 +42,8 @@ def build(
     limits = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
     files = FileActions(Confined(host.workspace), lambda: state.now, characters)
 
-    async def before_evaluation() -> None:
-        await mark(host, state.now, files.take_touched(), "evaluation")
+    async def before_evaluation() -> str:
+        return await mark(host, state.now, files.take_touched(), "evaluation")
 
     slots = Slots(root, task.name, task.evaluate.slots, waiting_for_slot)
     return Workstation(
@@ -55,6 +57,7 @@ def build(
         evaluation=Evaluation(host, task, folder, slots, before_evaluation),
         characters=characters,
         families=families(spec, task, host, files, lambda: state.now, characters),
+        arrival=lambda: arrival(spec, host.workspace),
     )
 
 
@@ -74,4 +77,11 @@ def local_host(spec: RolloutSpec, task: Task, owner: str = "") -> LocalHost:
         environment={key: restored(value) for key, value in task.environment_variables.items()},
         limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
         owner=owner,
+        past=past(spec),
     )
+
+
+def past(spec: RolloutSpec) -> Past | None:
+    """Where the workspace of a branch comes from; None for a rollout from its task's folder."""
+    origin = spec.origin
+    return Past(spec.parent, origin.snapshot) if origin and origin.snapshot else None

@@ -28,19 +28,24 @@ async def close_step(
         files=merged(state.pending, tuple(map(_change, snapshot.files))),
         more_files=snapshot.more + state.more_pending,
         spans=spans,
+        notes=state.notes,
     )
-    state.closing, state.pending, state.more_pending = kept, (), 0
+    state.closing, state.pending, state.more_pending, state.notes = kept, (), 0, ()
     state.told = snapshot.commit
     state.ends, state.finals, state.marked_at = ends, {}, time.time()
     return kept.closing()
 
 
-async def mark(host: Host, state: State, touched: list[str], why: str) -> None:
-    """Take a snapshot within a step, large files too; its changes still belong to the step."""
+async def mark(host: Host, state: State, touched: list[str], why: str) -> str:
+    """Take a snapshot within a step, large files too; its changes still belong to the step.
+
+    Returns its commit.
+    """
     snapshot = await host.snapshots.take(why, hints=touched, mark=True, since=state.told)
     state.pending = merged(state.pending, tuple(map(_change, snapshot.files)))
     state.more_pending += snapshot.more
     state.told = snapshot.commit
+    return snapshot.commit
 
 
 def merged(first: tuple[FileChange, ...], second: tuple[FileChange, ...]) -> tuple[FileChange, ...]:

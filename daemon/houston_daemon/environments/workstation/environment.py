@@ -6,7 +6,7 @@ Every action goes through one table to the module that knows it. What goes wrong
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from houston_daemon.environments.observation import Failed, Observation
@@ -55,7 +55,9 @@ class Workstation:
         evaluation: Evaluation,
         characters: int,
         families: Sequence[Family] = (),
+        arrival: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
+        """arrival: what the agent is told with its first observation, once the world is made."""
         self._task = task
         self._host = host
         self._state = state
@@ -65,6 +67,7 @@ class Workstation:
         self._sessions = sessions
         self._evaluation = evaluation
         self._characters = characters
+        self._arrival = arrival
         self._families = {action: family for family in families for action in family.actions}
         self._catalog = catalog(task)
         self.tools: Sequence[ToolSpec] = self._catalog.tools
@@ -78,6 +81,7 @@ class Workstation:
         if not self._state.load():
             begun_with = await self._host.snapshots.take("start", mark=True)
             self._state.now.told = begun_with.commit
+            self._state.now.notes = self._arrival()
             point("worker.world.before")
             await asyncio.to_thread(self._state.save)
         self._sessions.open()

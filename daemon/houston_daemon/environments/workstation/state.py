@@ -51,10 +51,11 @@ class KeptClosing(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileChange, ...]
     more_files: int
     spans: tuple[TerminalSpan, ...]
+    notes: tuple[str, ...] = ()
 
     def closing(self) -> Closing:
         """As the loop takes it."""
-        return Closing(self.snapshot, self.files, self.more_files, self.spans)
+        return Closing(self.snapshot, self.files, self.more_files, self.spans, self.notes)
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -80,6 +81,8 @@ class State(msgspec.Struct, kw_only=True):
     """The snapshot up to which changes are in a closed step or pending: a worker that ends between
     taking a snapshot and saving this leaves its successor to tell what changed."""
     closing: KeptClosing | None = None
+    notes: tuple[str, ...] = ()
+    """What the agent is told with the next closing."""
 
 
 class StateFile:

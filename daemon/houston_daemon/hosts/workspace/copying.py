@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from houston_daemon.hosts import sparse_copy
@@ -27,18 +27,27 @@ _LONGEST = 250
 """Characters of one file's trouble in a message."""
 
 
-def make(source: Path | None, workspace: Path, note: Path, begun: bool) -> None:
+def make(
+    source: Path | None,
+    workspace: Path,
+    note: Path,
+    begun: bool,
+    fill: Callable[[], None] | None = None,
+) -> None:
     """Copy `source` to `workspace`, or find the workspace as it was left.
 
     note: the file that says that the workspace was made, by its mark; written here.
     begun: the caller knows that the rollout has steps already.
+    fill: makes the workspace in one move, in place of a copy (a branch).
     Pipes, sockets and devices of `source` are left out; the log names them.
     Raises WorkspaceGone, and HoustonError when `source` cannot be copied.
     """
     if not workspace.exists():
         if begun or note.exists():
             raise WorkspaceGone(workspace)
-        if source is None:
+        if fill is not None:
+            fill()
+        elif source is None:
             workspace.mkdir(parents=True)
         else:
             _refuse_around(source, workspace)

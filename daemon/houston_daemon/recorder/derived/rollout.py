@@ -3,7 +3,7 @@
 import sqlite3
 from typing import TYPE_CHECKING
 
-from houston_shared.records import ENDED, Head, Record, TaskRecord
+from houston_shared.records import ENDED, Head, Origin, Record, TaskRecord
 from houston_shared.store.bodies import (
     Assigned,
     CancelAsked,
@@ -35,11 +35,13 @@ def task(connection: sqlite3.Connection, event: "Event", body: TaskRecord) -> No
 
 
 def spec(connection: sqlite3.Connection, event: "Event", body: StoredSpec) -> None:
-    """A new rollout, queued."""
+    """A new rollout, queued; a branch begins as its parent stood after the step they share last."""
+    begins = body.origin or Origin(seq=0, head_seq=0)
     connection.execute(
         "INSERT INTO rollouts (id, task, state, engine, policy, group_id, parent, parent_step,"
-        " sandbox, spec_seq, created_at, updated_at, last_seq, request)"
-        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " sandbox, spec_seq, created_at, updated_at, last_seq, request, head_seq, fork_seq, forks,"
+        " first_step, steps, active_us, evaluations, best_score, last_score, errors)"
+        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             event.rollout,
             body.task.name,
@@ -54,6 +56,16 @@ def spec(connection: sqlite3.Connection, event: "Event", body: StoredSpec) -> No
             event.at,
             event.seq,
             body.request,
+            begins.head_seq or None,
+            begins.fork_seq,
+            begins.forks,
+            begins.first_step,
+            (body.parent_step or 0) if body.origin else 0,
+            begins.active_us,
+            begins.evaluations,
+            begins.best_score,
+            begins.last_score,
+            begins.errors,
         ),
     )
 

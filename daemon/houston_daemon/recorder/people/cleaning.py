@@ -73,6 +73,17 @@ def _order(store: Store, rollout: str, message: CleanRollouts) -> Order:
             f"houston rollout cancel {row.id} --wait",
             "Nothing was freed.",
         )
+    waiting = store.connection.execute(
+        "SELECT id FROM rollouts WHERE parent = ? AND steps = parent_step"
+        " AND state IN ('queued', 'running', 'paused')",
+        (row.id,),
+    ).fetchone()
+    if waiting:
+        raise denial(
+            f"The branch {waiting[0]} has yet to take its workspace from {row.id}.",
+            f"houston rollout show {waiting[0]}",
+            "Nothing was freed.",
+        )
     body, blob = store.connection.execute(
         "SELECT body, blob FROM events WHERE seq = ?", (row.spec_seq,)
     ).fetchone()

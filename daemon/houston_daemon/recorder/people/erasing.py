@@ -88,6 +88,25 @@ def _may(store: Store, rollout: str) -> None:
             f"houston rollout cancel {row.id}",
             "Nothing was erased.",
         )
+    if branch := live_branch(store, rollout):
+        raise denial(
+            f"{branch} is a branch that shares steps with {rollout} and has not ended: it would"
+            " go on from what is erased.",
+            f"houston rollout cancel {branch}",
+            "Nothing was erased.",
+        )
+
+
+def live_branch(store: Store, rollout: str) -> str:
+    """A branch of a rollout, or of a branch of it, that has not ended; empty when there is none."""
+    found = store.connection.execute(
+        "WITH RECURSIVE below (id, state) AS (SELECT id, state FROM rollouts WHERE parent = ?1"
+        " AND ?1 <> '' UNION ALL SELECT r.id, r.state FROM below JOIN rollouts r"
+        " ON r.parent = below.id) SELECT id FROM below"
+        " WHERE state IN ('queued', 'running', 'paused') LIMIT 1",
+        (rollout,),
+    ).fetchone()
+    return str(found[0]) if found else ""
 
 
 class _Gone(NamedTuple):

@@ -52,13 +52,12 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
     task = parse_task(spec.task)
     if task.name != spec.task.name:
         raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
-    if spec.parent:
-        rollout(store, spec.parent)
-    else:
-        _refuse_unknown(task)
+    if spec.parent or spec.origin:
+        raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
+    _refuse_unknown(task)
     spec = without_secrets(spec)
     _remember_task(store, spec.task)
-    id = _free_id(store, task.name)
+    id = free_id(store, task.name)
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     body = StoredSpec(
         **{**fields, "rollout": id},
@@ -115,7 +114,8 @@ def _remember_task(store: Store, task: TaskRecord) -> None:
     store.journal.append(Key(), "task", blobs.stored(store.home, task))
 
 
-def _free_id(store: Store, task: str) -> str:
+def free_id(store: Store, task: str) -> str:
+    """An id that no rollout has: the task's name and four random letters."""
     while True:
         id = f"{task}-{''.join(secrets.choice(_BASE32) for _ in range(4))}"
         if store.rollout(id) is None:

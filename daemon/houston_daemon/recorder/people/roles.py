@@ -28,6 +28,7 @@ LEAST: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.Bookmark: ("annotator", "setting a bookmark or a note"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),
+    wire.Branch: ("operator", "branching a rollout"),
     wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
     wire.CleanRollouts: ("operator", "freeing what rollouts keep on the host"),
     wire.StopDaemon: ("operator", "stopping the daemon"),

@@ -85,6 +85,11 @@ def _replaceable(store: Store, row: Rollout, step: int, guided: bool) -> None:
         raise _invalid(f"step {step} carries guidance and is not taken again")
     if step != row.steps or _attempt(store, row, step + 1) is not None:
         raise _invalid(f"step {step} is closed")
+    branch = store.connection.execute(
+        "SELECT id FROM rollouts WHERE parent = ? AND parent_step = ?", (row.id, step)
+    ).fetchone()
+    if branch:
+        raise _invalid(f"step {step} is shared with the branch {branch[0]} and not taken again")
 
 
 def _attempt(store: Store, row: Rollout, step: int) -> int | None:

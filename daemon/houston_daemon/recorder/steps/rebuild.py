@@ -73,11 +73,11 @@ def _summaries(store: Store, row: Rollout) -> tuple[SummaryTry, ...]:
 
 def page(store: Store, row: Rollout, first: int) -> Steps:
     """Steps from number `first` on, as many as a page holds; the open step too."""
-    newest: int = _run(store, steps.last(row.id))
+    newest: int = run(store, steps.last(row.id))
     found: list[StepRecord] = []
     size = 0
     for number in range(max(1, first), newest + 1):
-        one = _run(store, steps.record(row.id, number))
+        one = run(store, steps.record(row.id, number))
         if one is None:
             continue
         size += len(encode(one))
@@ -89,7 +89,7 @@ def page(store: Store, row: Rollout, first: int) -> Steps:
 
 def open_step(store: Store, row: Rollout) -> StepRecord | None:
     """The step that was sampled and not closed."""
-    found: StepRecord | None = _run(store, steps.record(row.id, row.steps + 1))
+    found: StepRecord | None = run(store, steps.record(row.id, row.steps + 1))
     return None if found is None or found.observation is not None else found
 
 
@@ -104,7 +104,7 @@ def record(store: Store, seq: int | None, kind: type[R]) -> R | None:
     return None if data is None else msgspec.msgpack.decode(data, type=kind)
 
 
-def _run(store: Store, plan: Plan[T]) -> T:
+def run(store: Store, plan: Plan[T]) -> T:
     """What a read plan returns, on the writer's own connection."""
     try:
         asked = next(plan)

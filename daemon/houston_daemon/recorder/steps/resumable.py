@@ -11,17 +11,25 @@ import msgspec
 
 from houston_daemon.recorder.derived.rules import Event
 from houston_daemon.recorder.disk.damage import sentence
-from houston_daemon.recorder.steps import states
+from houston_daemon.recorder.steps import rebuild, states
 from houston_daemon.recorder.store import Rollout, Store
 from houston_daemon.recorder.upkeep.verify_events import COLUMNS
 from houston_shared.errors import HoustonError
+from houston_shared.records import RolloutSpec
 from houston_shared.store import blobs, bodies, chain, in_order
+from houston_shared.store.queries import lineage
 
 LOGGER = logging.getLogger("houston.recorder")
-_CONTEXT = (
+_READ = (
     f"SELECT {COLUMNS}, (SELECT chain FROM events AS last WHERE last.seq = events.seq - 1)"
-    f" FROM events WHERE {in_order.OF_ROLLOUT} AND (step = 0 OR step >= ?2) ORDER BY seq"
+    " FROM events WHERE"
 )
+_CONTEXT = f"{_READ} {in_order.OF_ROLLOUT} AND (step = 0 OR step >= ?2) ORDER BY seq"
+_SHARED = (
+    f"{_READ} rollout = ?1 AND part IS NOT NULL AND (part = 'head' OR step BETWEEN ?2 AND ?3)"
+    " ORDER BY seq"
+)
+"""Of a rollout that a branch shares steps with: what of them is in its context."""
 
 
 def pause_if_bad(store: Store, row: Rollout) -> str:
@@ -32,10 +40,11 @@ def pause_if_bad(store: Store, row: Rollout) -> str:
     if row.id in store.sound:
         return ""
     bad = first_bad(store, row)
-    if not bad:
+    lost = "" if bad else _lost_past(store, row)
+    if not bad and not lost:
         store.sound.add(row.id)
         return ""
-    said = sentence(store.home, row.id, bad)
+    said = lost or sentence(store.home, row.id, bad)
     LOGGER.error("%s; it is paused", said)
     states.move(store, row, "paused", states.REPAIR, said)
     return said
@@ -43,10 +52,37 @@ def pause_if_bad(store: Store, row: Rollout) -> str:
 
 def first_bad(store: Store, row: Rollout) -> int:
     """The first event of the rollout's context that is not as it was stored; 0 for none."""
+    for part in rebuild.run(store, lineage.stretches(row.id, row.first_step)):
+        if part.rollout != row.id and (bad := _first(store, row, _SHARED, part)):
+            return bad
+    return _first(store, row, _CONTEXT, (row.id, row.first_step))
+
+
+def _lost_past(store: Store, row: Rollout) -> str:
+    """Why a branch cannot go on from its past, when a repair has changed that; else empty."""
+    spec = rebuild.record(store, row.spec_seq, RolloutSpec)
+    if spec is None or spec.origin is None:
+        return ""
+    shared = lineage.stretches(row.id, row.first_step, spec.parent_step or 0)
+    for part in rebuild.run(store, shared):
+        (closed,) = store.connection.execute(
+            "SELECT count(*) FROM steps WHERE rollout = ? AND step BETWEEN ? AND ? AND current"
+            " AND observation_seq <= ?",
+            (*part, spec.origin.seq),
+        ).fetchone()
+        if closed != part.last - part.first + 1:
+            return (
+                f"Steps that {row.id} shares with {part.rollout} were set aside by a repair:"
+                " it has nothing to go on from."
+            )
+    return ""
+
+
+def _first(store: Store, row: Rollout, query: str, parameters: tuple[str | int, ...]) -> int:
     at = 0
     repaired = None
     try:
-        for found in store.connection.execute(_CONTEXT, (row.id, row.first_step)):
+        for found in store.connection.execute(query, parameters):
             at = found[0]
             if found[5] == bodies.ASIDE or _sound(store, found):
                 continue

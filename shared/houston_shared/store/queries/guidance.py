@@ -7,6 +7,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.records import Delivered, Guidance
 from houston_shared.store import journal
 from houston_shared.store.plan import Ask, Plan, Row
+from houston_shared.store.queries import lineage
 
 _COLUMNS = (
     "id, rollout, author, mode, state, delivered_step, queued_at, delivered_at, revision,"
@@ -45,11 +46,17 @@ def one(id: str) -> Plan[Guidance]:
 
 
 def delivered(rollout: str, first: int, last: int) -> Plan[dict[int, tuple[Delivered, ...]]]:
-    """What was joined to the observations of a range of steps, in order, by step."""
-    found = yield from _read(
-        "rollout = ? AND state = 'delivered' AND delivered_step BETWEEN ? AND ? ORDER BY number",
-        (rollout, first, last),
-    )
+    """What was joined to the observations of a range of steps, in order, by step.
+
+    Steps that a branch shares have what was said to the rollout whose steps they are.
+    """
+    found: list[Guidance] = []
+    for part in (yield from lineage.stretches(rollout, first, last)):
+        found += yield from _read(
+            "rollout = ? AND state = 'delivered' AND delivered_step BETWEEN ? AND ?"
+            " ORDER BY number",
+            part,
+        )
     by_step: dict[int, tuple[Delivered, ...]] = {}
     for each in found:
         said = Delivered(id=each.id, author=each.author, text=each.text)

@@ -4,6 +4,7 @@ from houston_shared.records import ForkBody
 from houston_shared.store import in_order, journal
 from houston_shared.store.journal import Header
 from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
+from houston_shared.store.queries import lineage
 
 
 class Fork(RowRecord, frozen=True):
@@ -95,11 +96,16 @@ def drifts(rollout: str) -> Plan[dict[str, int]]:
 
 
 def forks(rollout: str) -> Plan[list[Fork]]:
-    """Forks of a rollout, in order."""
-    rows = yield Ask(
-        f"SELECT {columns(Fork)} FROM forks WHERE rollout = ? ORDER BY number", (rollout,)
-    )
-    return from_rows(Fork, rows)
+    """Forks of a rollout, in order; of a branch those of the past that it shares, too."""
+    found: list[Fork] = []
+    for part in (yield from lineage.stretches(rollout)):
+        rows = yield Ask(
+            f"SELECT {columns(Fork)} FROM forks WHERE rollout = ? AND step BETWEEN ? AND ?"
+            " ORDER BY number",
+            part,
+        )
+        found += from_rows(Fork, rows)
+    return found
 
 
 def fork_body(fork: Fork) -> Plan[ForkBody]:

@@ -1,6 +1,9 @@
 """Steps: folded rows for lists, and whole records built from the journal."""
 
+from itertools import groupby
+
 import msgspec
+from msgspec.structs import replace
 
 from houston_shared.clock import iso
 from houston_shared.records import (
@@ -16,7 +19,7 @@ from houston_shared.store import journal
 from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.journal import ERASED, Event
 from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
-from houston_shared.store.queries import guidance
+from houston_shared.store.queries import guidance, lineage
 
 
 class StepRow(RowRecord, frozen=True):
@@ -73,19 +76,32 @@ _ERASED_RESULT = Result(call=_ERASED_CALL, kind="erased", success=True, text=ERA
 def rows(
     rollout: str, first: int = 1, last: int = END, attempts: bool = False
 ) -> Plan[list[StepRow]]:
-    """Rows of steps `first` to `last` (both included), in order; all attempts if asked."""
-    found = yield Ask(
-        f"SELECT {columns(StepRow)} FROM steps WHERE rollout = ?1 AND step >= ?2"
-        " AND step <= ?3 AND (?4 OR current = 1) ORDER BY step, attempt",
-        (rollout, first, last, attempts),
-    )
-    return from_rows(StepRow, found)
+    """Rows of steps `first` to `last` (both included), in order; all attempts if asked.
+
+    A row of the past that a branch shares names the rollout whose step it is.
+    """
+    found: list[StepRow] = []
+    for part in (yield from lineage.stretches(rollout, first, last)):
+        mine = yield Ask(
+            f"SELECT {columns(StepRow)} FROM steps WHERE rollout = ?1 AND step >= ?2"
+            " AND step <= ?3 AND (?4 OR current = 1) ORDER BY step, attempt",
+            (*part, attempts),
+        )
+        found += from_rows(StepRow, mine)
+    return found
 
 
 def last(rollout: str) -> Plan[int]:
-    """Number of the newest step, open or closed; 0 when there is none."""
-    found = yield Ask("SELECT max(step) FROM steps WHERE rollout = ?", (rollout,))
-    return found[0][0] or 0
+    """Number of the newest step, open or closed; 0 when there is none.
+
+    A branch that has not begun has that which it shares last.
+    """
+    found = yield Ask(
+        "SELECT coalesce((SELECT max(step) FROM steps WHERE rollout = ?1),"
+        " (SELECT parent_step FROM rollouts WHERE id = ?1), 0)",
+        (rollout,),
+    )
+    return int(found[0][0])
 
 
 def changed_since(rollout: str, seq: int) -> Plan[list[StepRow]]:
@@ -106,16 +122,17 @@ def records(
     attempts: also those that purification replaced. A body that was erased reads as `ERASED`.
     """
     found = yield from rows(rollout, first, last, attempts)
-    if not found:
-        return []
-    span = (found[0].step, found[-1].step)
-    parts = yield from _parts(rollout, *span)
-    said = yield from guidance.delivered(rollout, *span)
     steps = []
-    for row in found:
-        events = parts.get((row.step, row.attempt), [])
-        joined = said.get(row.step, ()) if row.current else ()
-        steps.append((yield from _record(row, events, joined)))
+    for owner, group in groupby(found, key=lambda row: row.rollout):
+        mine = list(group)
+        span = (mine[0].step, mine[-1].step)
+        parts = yield from _parts(owner, *span)
+        said = yield from guidance.delivered(owner, *span)
+        for row in mine:
+            events = parts.get((row.step, row.attempt), [])
+            joined = said.get(row.step, ()) if row.current else ()
+            one = yield from _record(row, events, joined)
+            steps.append(one if owner == rollout else replace(one, inherited=owner))
     return steps
 
 

@@ -1,8 +1,11 @@
 """What steps did to the world: files, searches, terminals, evaluations."""
 
+import msgspec
+
 from houston_shared.records import FileChange, ObservationBody
 from houston_shared.store import journal
 from houston_shared.store.plan import Ask, Plan, RowRecord, columns, from_rows
+from houston_shared.store.queries import lineage
 
 
 class ChangedFile(RowRecord, frozen=True):
@@ -57,6 +60,8 @@ class Span(RowRecord, frozen=True):
 class Evaluation(RowRecord, frozen=True):
     """A row of `evaluations`."""
 
+    rollout: str
+    """Whose submission it is: the parent's, where a branch shares it."""
     number: int
     step: int
     score: float | None
@@ -127,9 +132,30 @@ def spans(rollout: str, host: str = "", terminal: str = "") -> Plan[list[Span]]:
 
 
 def evaluations(rollout: str) -> Plan[list[Evaluation]]:
-    """Submissions to the evaluator, in order: the score over hours."""
-    rows = yield Ask(
-        f"SELECT {columns(Evaluation)} FROM evaluations WHERE rollout = ? ORDER BY number",
-        (rollout,),
-    )
-    return from_rows(Evaluation, rows)
+    """Submissions to the evaluator, in order: the score over hours.
+
+    A branch has those of the past that it shares, too.
+    """
+    found: list[Evaluation] = []
+    for part in (yield from lineage.stretches(rollout)):
+        rows = yield Ask(
+            f"SELECT {columns(Evaluation)} FROM evaluations WHERE rollout = ?"
+            " AND step BETWEEN ? AND ? ORDER BY number",
+            part,
+        )
+        found += from_rows(Evaluation, rows)
+    return found
+
+
+class _Submission(msgspec.Struct, frozen=True):
+    snapshot: str = ""
+
+
+class _Scored(msgspec.Struct, frozen=True):
+    fields: _Submission = _Submission()
+
+
+def submitted(one: Evaluation) -> Plan[str]:
+    """The snapshot that an evaluation scored; empty where its environment took none."""
+    event = (yield from journal.by_seq([one.seq]))[one.seq]
+    return (yield from journal.record(event, _Scored, _Scored())).fields.snapshot

@@ -44,8 +44,9 @@ class Evaluation:
         task: Task,
         folder: Path,
         slots: Slots,
-        mark: Callable[[], Awaitable[None]],
+        mark: Callable[[], Awaitable[str]],
     ) -> None:
+        """mark: takes a snapshot of what is scored, large files too; returns its commit."""
         self._host = host
         self._task = task
         self._folder = folder
@@ -64,12 +65,12 @@ class Evaluation:
                 return self._failed(
                     "The waiting for an evaluation slot ended because a person spoke.", standing
                 )
-            await self._mark()
+            snapshot = await self._mark()
             async with _interruption(stop) as interrupted:
                 point("worker.evaluation.before")
                 done = await self._spawn(interrupted)
         point("worker.evaluation.after")
-        return self._observation(done, standing, interrupted.is_set())
+        return self._observation(done, standing, interrupted.is_set(), snapshot)
 
     async def _spawn(self, stop: asyncio.Event) -> Finished:
         evaluate = self._task.evaluate
@@ -82,7 +83,9 @@ class Evaluation:
             output_limit=_OUTPUT,
         )
 
-    def _observation(self, done: Finished, standing: Standing, interrupted: bool) -> Scored:
+    def _observation(
+        self, done: Finished, standing: Standing, interrupted: bool, snapshot: str
+    ) -> Scored:
         detail = str(safe(done.stderr[-_DETAIL:]))
         if done.exit_code is None:
             why = f"took longer than {self._task.evaluate.seconds:g} s and was ended"
@@ -104,6 +107,7 @@ class Evaluation:
             metrics=metrics,
             left=self._task.budget.evaluations - standing.evaluations - 1,
             detail=detail,
+            snapshot=snapshot,
         )
 
     def _failed(

@@ -22,6 +22,8 @@ class Scored(Observation, frozen=True, kw_only=True):
     """Submissions left after it."""
     detail: str = ""
     """The evaluator's last words on stderr: for people, never shown to the agent."""
+    snapshot: str = ""
+    """The workspace as it was scored: a commit of the shadow repository, large files stored."""
     finished: bool = False
     """Whether it ends the rollout; named here so that no metric can say so."""
 

@@ -1,0 +1,64 @@
+"""`houston rollout branch R --at STEP`: a sibling that goes on from after one of its steps."""
+
+import argparse
+import uuid
+
+from houston_console.headless import asking, options
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.guidance_id import new_id
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
+from houston_shared.wire import Branch
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--at`, `--guidance`, `--as`, `--json`."""
+    options.rollout(parser)
+    parser.add_argument(
+        "--at", type=options.positive, required=True, metavar="STEP", help="last step both share"
+    )
+    parser.add_argument(
+        "--guidance", default="", metavar="TEXT", help="for the first observation of the branch"
+    )
+    options.speaker(parser)
+    options.as_json(parser, "one JSON object: rollout, task, state, parent, guidance")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Queue it and print its id; the rollout itself goes on as it does."""
+    text = str(arguments.guidance).strip("\n")
+    if arguments.guidance and not text.strip():
+        raise HoustonError(
+            "There is no text to say.", "No branch was started.", code=ExitCode.USAGE
+        )
+    reader = Reader(loaded.home)
+    one = asking.meant(reader, arguments.rollout)
+    reader.close()
+    message = Branch(
+        request=uuid.uuid4().hex,
+        rollout=one.id,
+        step=arguments.at,
+        id=new_id() if text else "",
+        text=text,
+        claimed=asking.speaker(arguments, loaded),
+    )
+    done = asking.ask(loaded, message, "It may have been queued.", "houston rollout list")
+    (branch,) = done.rollouts
+    if arguments.json:
+        with Reader(loaded.home) as reader:
+            made = reader.run(rollouts.rollout(branch))
+        out.json_line(
+            {
+                "rollout": branch,
+                "task": made.task,
+                "state": made.state,
+                "parent": {"rollout": made.parent, "step": made.parent_step},
+                "guidance": done.guidance.id if done.guidance else None,
+            }
+        )
+    else:
+        out.line(branch)
+        out.note(f"next: houston tail {branch} -f")
+    return int(ExitCode.DONE)

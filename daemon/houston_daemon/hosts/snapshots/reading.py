@@ -1,0 +1,75 @@
+"""Brings back a snapshot of a rollout, its shadow repository only read: a branch, or a person's look.
+
+The rollout may run meanwhile: objects of its repository only ever come. It writes into a folder
+that is not the rollout's workspace, and says what it could not bring back.
+"""
+
+import os
+from pathlib import Path
+
+import pygit2
+
+from houston_daemon.hosts import sparse_copy
+from houston_daemon.hosts.snapshots import restoring
+from houston_daemon.hosts.snapshots.beneath import Beneath
+from houston_daemon.hosts.snapshots.tree_names import shown
+from houston_daemon.hosts.snapshots.trees import Beside, about_of
+from houston_shared.errors import HoustonError
+
+
+def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) -> list[str]:
+    """Make `into` equal to the snapshot `commit`; returns the paths that could not be brought back.
+
+    live: the workspace itself: a large file of which there is no copy is taken from there while it
+    still is what it was (size and time). Raises HoustonError when there is no such snapshot.
+    """
+    try:
+        repo = pygit2.Repository(str(shadow))
+        found = repo[commit]
+        lost = restoring.restore(repo, found, into, shadow / "large", {})
+        about = about_of(found)
+    except (KeyError, ValueError, OSError, pygit2.GitError) as problem:
+        raise HoustonError(
+            f"The snapshot {commit[:12]} in {shadow} cannot be brought back: {_why(problem)}.",
+            "No workspace was made.",
+            "Snapshots of a rollout go with: houston rollout clean --snapshots",
+        ) from problem
+    if not lost or live is None or not live.is_dir():
+        return lost
+    there = {shown(path): (path, recorded) for path, recorded in about.beside.items()}
+    with Beneath(live) as source, Beneath(into) as target:
+        return [
+            path for path in lost if path not in there or not _copied(source, target, *there[path])
+        ]
+
+
+def _why(problem: Exception) -> str:
+    if isinstance(problem, KeyError):
+        return "it is not there"
+    return (problem.strerror if isinstance(problem, OSError) else "") or str(problem)
+
+
+def _copied(source: Beneath, target: Beneath, path: str, recorded: Beside) -> bool:
+    """Copy a large file that is still as it was recorded; whether it was, to the end."""
+    try:
+        old = source.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    with os.fdopen(old, "rb") as reading:
+        if not _same(reading.fileno(), recorded):
+            return False
+        target.remove(path)
+        new = target.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(new, "wb") as writing:
+            sparse_copy.copy(reading.fileno(), writing.fileno())
+            os.fchmod(writing.fileno(), recorded.mode & 0o777)
+            os.utime(writing.fileno(), ns=(recorded.mtime_ns, recorded.mtime_ns))
+        if _same(reading.fileno(), recorded):
+            return True
+    target.remove(path)
+    return False
+
+
+def _same(descriptor: int, recorded: Beside) -> bool:
+    known = os.fstat(descriptor)
+    return (known.st_size, known.st_mtime_ns) == (recorded.size, recorded.mtime_ns)
