@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
 PAGES = {
     "configuration.md": (
-        "config.py",
+        "config.py config_hosts.py",
         "Configuration: houston.toml",
         "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
         "`houston.toml` in the home, `houston.toml` in the current folder. "
@@ -28,6 +28,7 @@ PAGES = {
             ("Daemon", "[daemon]"),
             ("Metrics", "[metrics]"),
             ("Hosts", "[hosts]"),
+            ("Host", "[hosts.NAME]"),
             ("Console", "[console]"),
             ("Backup", "[backup]"),
             ("Roles", "[roles]"),

@@ -165,7 +165,10 @@ class ObservationBody(Record, frozen=True):
     snapshot: str = ""
     """Shadow commit after the step."""
     files: tuple[FileChange, ...] = ()
+    """Of a host beyond the first, `path` is `host:path`."""
     more_files: int = 0
+    snapshots: dict[str, str] = {}
+    """Shadow commits on the hosts beyond the first, by name."""
     spans: tuple[TerminalSpan, ...] = ()
     attention: tuple[str, ...] = ()
     """Signals of this step: `error`, `null_action`, `forged_tag`, …"""
@@ -290,6 +293,11 @@ class RolloutSpec(Record, frozen=True):
     seed: int = 0
     host_root: str = ""
     """Where the host keeps what rollouts own."""
+    hosts: dict[str, dict[str, Any]] = {}
+    """`[hosts.NAME]` of the configuration for each host of the task but `local`, as it was when the
+    rollout started."""
+    host_key: str = ""
+    """What tells this home from others on those hosts."""
     hidden: tuple[str, ...] = ()
     """Folders that no sandbox may map: home, sockets, keys."""
     thoughts: Thoughts = "keep"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.ssh.settings import command_line
-from houston_shared.config import Host
+from houston_shared.config_hosts import Host
 
 _SSHD = "/usr/sbin/sshd"
 _CONFIG = """

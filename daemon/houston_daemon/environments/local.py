@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.limits import limits
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.records import RolloutSpec
@@ -9,10 +10,13 @@ from houston_shared.secret_values import restored
 from houston_shared.task import Task
 
 
-def local_host(spec: RolloutSpec, task: Task, owner: str = "") -> LocalHost:
+def local_host(
+    spec: RolloutSpec, task: Task, owner: str = "", past: Past | None = None
+) -> LocalHost:
     """A host that is shut in as the task says; nothing is touched before its `prepare`.
 
     owner: the home whose rollout it is; no other may drive it meanwhile.
+    past: where the workspace of a branch comes from.
     """
     mapped = task.mapped
     return LocalHost(
@@ -24,8 +28,13 @@ def local_host(spec: RolloutSpec, task: Task, owner: str = "") -> LocalHost:
         read=tuple(map(Path, mapped.read)),
         devices=tuple(map(Path, mapped.devices)),
         gpus=mapped.gpus,
-        # A task gives a key by its name: stored is the name, the agent's programs get the value.
-        environment={key: restored(value) for key, value in task.environment_variables.items()},
+        environment=variables(task),
         limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
         owner=owner,
+        past=past,
     )
+
+
+def variables(task: Task) -> dict[str, str]:
+    """The environment variables of a task, as its programs get them: a key has its value."""
+    return {key: restored(value) for key, value in task.environment_variables.items()}

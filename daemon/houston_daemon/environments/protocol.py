@@ -75,6 +75,8 @@ class Closing:
     """What the agent should know besides, a line each; Houston's own words."""
 
 
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+    """Snapshots of the hosts beyond the first, by name; their files are named `host:path`."""
 class Environment(Protocol):
     """One rollout's world."""
 

@@ -183,6 +183,7 @@ class Rollout:
             files=closing.files,
             more_files=closing.more_files,
             spans=closing.spans,
+            snapshots=dict(closing.snapshots),
             finished=finished,
             guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
         )

@@ -5,12 +5,15 @@ before anything is stored.
 """
 
 import asyncio
+import hashlib
 import importlib.util
+import os
 import secrets
+import socket
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from platformdirs import user_config_path
 
 from houston_daemon.engines.install import engine_path
 from houston_daemon.engines.model import model_path
@@ -18,16 +21,16 @@ from houston_daemon.engines.script import read_script
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
+from houston_daemon.hosts.user_secrets import secret_places
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
 from houston_daemon.service.engine_server import is_child
 from houston_shared.config import FILE_ENGINES, Engine, Loaded
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask
 
 NOTHING = "No rollout was started."
-KEYS = (".ssh", ".gnupg", ".aws", ".netrc", ".config/gcloud", ".kube", ".docker")
-"""What the user's home folder keeps secret."""
 
 
 def specs(
@@ -41,6 +44,7 @@ def specs(
     first = secrets.randbelow(2**31) if seed is None else seed
     record, settings, places = task.record(), msgspec.to_builtins(engine), hidden(loaded)
     tools = msgspec.to_builtins(loaded.tools)
+    machines = hosts(loaded, task)
     return tuple(
         RolloutSpec(
             rollout="",
@@ -50,6 +54,8 @@ def specs(
             group=group,
             seed=first + index,
             host_root=str(loaded.host_root),
+            hosts=machines,
+            host_key=_node_key(loaded),
             hidden=places,
             thoughts=task.task.sampling.thoughts,
             tool_settings=tools,
@@ -58,11 +64,29 @@ def specs(
     )
 
 
+def hosts(loaded: Loaded, task: LoadedTask) -> dict[str, dict[str, Any]]:
+    """The settings of the task's hosts but this one. Raises ConfigurationError for one that is not
+    in the configuration, or named twice.
+    """
+    names = task.task.hosts
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"{task.file}: `hosts` names one twice.", NOTHING)
+    found = {name: loaded.host(name) for name in names if name != LOCAL}
+    return {name: msgspec.to_builtins(host) for name, host in found.items()}
+
+
+def _node_key(loaded: Loaded) -> str:
+    """What tells this home from those of other machines."""
+    try:
+        node = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        node = socket.gethostname()
+    return hashlib.sha256(os.fsencode(f"{node}:{loaded.home.path}")).hexdigest()[:12]
+
+
 def hidden(loaded: Loaded) -> tuple[str, ...]:
     """Places that no sandbox may map: the home, its sockets, keys, the user's configuration."""
-    user = Path.home()
-    places = [loaded.home.path, loaded.home.run, loaded.home.logs, user_config_path("houston")]
-    places += [user / key for key in KEYS]
+    places = [loaded.home.path, loaded.home.run, loaded.home.logs, *secret_places()]
     return tuple(dict.fromkeys(str(place) for place in places))
 
 

@@ -4,6 +4,7 @@ from houston_daemon.environments.arguments import Arguments, Bounds, Catalog
 from houston_daemon.environments.workstation.browse.actions import BROWSE_ACTIONS
 from houston_daemon.environments.workstation.command.actions import COMMAND_ACTIONS
 from houston_daemon.environments.workstation.files.actions import FILE_ACTIONS
+from houston_daemon.environments.workstation.hosts.choosing import on_hosts
 from houston_daemon.environments.workstation.parse.actions import PARSE_ACTIONS
 from houston_daemon.environments.workstation.search.actions import SEARCH_ACTIONS
 from houston_daemon.environments.workstation.system.actions import SYSTEM_ACTIONS
@@ -25,14 +26,18 @@ ACTIONS: dict[str, type[Arguments]] = {
 
 
 def catalog(task: Task) -> Catalog:
-    """The task's tools; raises ConfigurationError when it names one that does not exist."""
+    """The task's tools, on its hosts.
+
+    Raises ConfigurationError when it names one that does not exist.
+    """
     unknown = [name for name in task.tools if name not in ACTIONS]
     if unknown:
         raise ConfigurationError(
             f"Task {task.name}: `tools` names {unknown[0]!r}; the workstation has "
             f"{', '.join(ACTIONS)}."
         )
-    chosen = {name: ACTIONS[name] for name in ACTIONS if not task.tools or name in task.tools}
+    names = [name for name in ACTIONS if not task.tools or name in task.tools]
+    chosen = {name: on_hosts(ACTIONS[name], task.hosts) for name in names}
     return Catalog(chosen, _bounds(task))
 
 

@@ -5,35 +5,77 @@ gives the same bytes. What changed after that belongs to the next step.
 """
 
 import time
+from typing import NamedTuple
+
+import msgspec
 
 from houston_daemon.environments.protocol import Closing
-from houston_daemon.environments.workstation.command.sessions import Sessions
+from houston_daemon.environments.workstation.hosts.place import Place, Places
 from houston_daemon.environments.workstation.state import KeptClosing, State
+from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.protocol import ChangedFile, Host
-from houston_shared.records import FileChange
+from houston_shared.records import FileChange, TerminalSpan
 from houston_shared.secret_values import redact
 
 
-async def close_step(
-    host: Host, sessions: Sessions, state: State, step: int, touched: list[str]
-) -> Closing:
-    """Take the step's snapshot and spans, and keep them in `state` (the caller saves it)."""
+async def close_step(places: Places, state: State, step: int) -> Closing:
+    """Take the step's snapshots and spans, and keep them in `state` (the caller saves it).
+
+    state: of the first host. A host that is away keeps what it has to tell for a later step.
+    """
     if state.closing is not None and state.closing.step == step:
         return state.closing.closing()
-    spans, ends = await sessions.spans()
-    snapshot = await host.snapshots.take(f"step {step}", hints=touched, since=state.told)
+    looks = [(place, look) for place in places if (look := await _look(place, step)) is not None]
+    for place, look in looks:
+        _told(place.state(), look)
+    others = [place for place in places if place is not places.first]
     kept = KeptClosing(
         step=step,
-        snapshot=snapshot.commit,
-        files=merged(state.pending, tuple(map(_change, snapshot.files))),
-        more_files=snapshot.more + state.more_pending,
-        spans=spans,
+        snapshot=state.told,
+        files=tuple(
+            file if place is places.first else _elsewhere(file, place.host.name)
+            for place, look in looks
+            for file in look.files
+        ),
+        more_files=sum(look.more for _, look in looks),
+        spans=tuple(span for _, look in looks for span in look.spans),
         notes=state.notes,
+        snapshots={place.host.name: place.state().told for place in others},
     )
-    state.closing, state.pending, state.more_pending, state.notes = kept, (), 0, ()
-    state.told = snapshot.commit
-    state.ends, state.finals, state.marked_at = ends, {}, time.time()
+    state.closing, state.notes = kept, ()
     return kept.closing()
+
+
+class _Look(NamedTuple):
+    """What one host has to tell of a step."""
+
+    commit: str
+    files: tuple[FileChange, ...]
+    more: int
+    spans: tuple[TerminalSpan, ...]
+    ends: dict[str, int]
+
+
+async def _look(place: Place, step: int) -> _Look | None:
+    """What a host has to tell now; None while it is away."""
+    state, touched = place.state(), place.files.take_touched()
+    try:
+        spans, ends = await place.sessions.spans()
+        snapshot = await place.host.snapshots.take(f"step {step}", hints=touched, since=state.told)
+    except HostAway:
+        return None
+    files = merged(state.pending, tuple(map(_change, snapshot.files)))
+    return _Look(snapshot.commit, files, snapshot.more + state.more_pending, spans, ends)
+
+
+def _told(state: State, look: _Look) -> None:
+    state.pending, state.more_pending, state.told = (), 0, look.commit
+    state.ends, state.finals, state.marked_at = look.ends, {}, time.time()
+
+
+def _elsewhere(file: FileChange, host: str) -> FileChange:
+    """A change on another host than the first: its path says where, as scp's does."""
+    return msgspec.structs.replace(file, path=f"{host}:{file.path}")
 
 
 async def mark(host: Host, state: State, touched: list[str], why: str) -> str:

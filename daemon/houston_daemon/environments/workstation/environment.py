@@ -4,6 +4,7 @@ Every action goes through one table to the module that knows it. What goes wrong
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -12,19 +13,19 @@ from pathlib import Path
 from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.workstation import closing, interrupted
-from houston_daemon.environments.workstation.catalog import catalog
+from houston_daemon.environments.workstation.catalog import ACTIONS, catalog
 from houston_daemon.environments.workstation.command import actions as command
-from houston_daemon.environments.workstation.command.family import CommandActions
-from houston_daemon.environments.workstation.command.sessions import Sessions
 from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
 from houston_daemon.environments.workstation.families import Family
 from houston_daemon.environments.workstation.files.confine import GONE, PathRefused
-from houston_daemon.environments.workstation.files.family import FileActions
+from houston_daemon.environments.workstation.hosts import away, everywhere
+from houston_daemon.environments.workstation.hosts.choosing import ALL, without_host
+from houston_daemon.environments.workstation.hosts.place import Place, Places
 from houston_daemon.environments.workstation.result import result
 from houston_daemon.environments.workstation.state import StateFile
 from houston_daemon.environments.workstation.system import actions as system_actions
 from houston_daemon.environments.workstation.system import doing as system
-from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
+from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalDead, TerminalMissing
 from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Host
 from houston_shared.errors import HoustonError
@@ -45,26 +46,24 @@ class Workstation:
     def __init__(
         self,
         task: Task,
-        host: Host,
+        places: Places,
         state: StateFile,
         *,
         source: Path | None,
-        commands: CommandActions,
-        files: FileActions,
-        sessions: Sessions,
         evaluation: Evaluation,
         characters: int,
         families: Sequence[Family] = (),
         arrival: Callable[[], tuple[str, ...]] = tuple,
+        here: Host | None = None,
     ) -> None:
-        """arrival: what the agent is told with its first observation, once the world is made."""
+        """arrival: what the agent is told with its first observation, once the world is made.
+        here: this machine, where no host of the rollout is, for what must be done beside it.
+        """
         self._task = task
-        self._host = host
+        self._places = places
+        self._here = here
         self._state = state
         self._source = source
-        self._commands = commands
-        self._files = files
-        self._sessions = sessions
         self._evaluation = evaluation
         self._characters = characters
         self._arrival = arrival
@@ -77,14 +76,19 @@ class Workstation:
 
         begun: the rollout has steps already. Raises HoustonError when its workspace is gone.
         """
-        await self._host.prepare(self._source, begun)
+        if self._here is not None:
+            await self._here.prepare(None)
+        for place in self._places:
+            await place.host.prepare(self._source, begun)
         if not self._state.load():
-            begun_with = await self._host.snapshots.take("start", mark=True)
-            self._state.now.told = begun_with.commit
+            for place in self._places:
+                begun_with = await place.host.snapshots.take("start", mark=True)
+                place.state().told = begun_with.commit
             self._state.now.notes = self._arrival()
             point("worker.world.before")
             await asyncio.to_thread(self._state.save)
-        self._sessions.open()
+        for place in self._places:
+            place.sessions.open()
 
     def check(self, call: Call) -> Call:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
@@ -104,7 +108,7 @@ class Workstation:
         self._state.now.closing = None
         observation = await self._observe(call, standing, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
-        met = await self._host.limits_met()
+        met = await self._places.limits_met()
         return await asyncio.to_thread(self._result, call, observation, begun, met)
 
     async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
@@ -118,65 +122,76 @@ class Workstation:
         if call.name == "sleep":
             observation = await system.sleep_on(intent, self._sleep_seconds(call), stop)
         else:
-            observation = await interrupted.observation(call, self._commands, self._files)
+            place = self._places.of(call.arguments)
+            observation = await interrupted.observation(call, place)
         self._state.now.last_action = ""
-        met = await self._host.limits_met()
+        met = await self._places.limits_met()
         return await asyncio.to_thread(self._result, call, observation, begun, met)
 
     async def close_step(self, step: int) -> Closing:
         """Take the step's snapshot and the terminals' spans; the same again for the same step."""
-        touched = self._files.take_touched()
-        closed = await closing.close_step(
-            self._host, self._sessions, self._state.now, step, touched
-        )
+        closed = await closing.close_step(self._places, self._state.now, step)
         await asyncio.to_thread(self._state.save)
         return closed
 
     async def close(self, ended: bool) -> None:
         """Let go; with `ended`, also end the rollout's terminals."""
-        await self._sessions.close()
-        if ended:
-            await self._host.destroy_terminals()
-        await self._host.close()
+        for place in self._places:
+            await place.sessions.close()
+            if ended:
+                await place.host.destroy_terminals()
+            await place.host.close()
+        if self._here is not None:
+            await self._here.close()
 
     async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
         if call.error:
             return Failed(error=call.error)
+        place = self._places.of(call.arguments)
         try:
             return await self._do(call, standing, stop)
+        except HostAway as problem:
+            return await away.observation(call, place, problem)
         except TerminalMissing:
             name = call.arguments.get("session_id")
             return Failed(error=f"There is no session {name}; run_command opens one.")
         except (TerminalBusy, TerminalDead, PathRefused) as problem:
-            return self._failed(str(problem))
+            return await self._failed(place, str(problem))
         except HoustonError as problem:
-            return self._failed(f"{call.name} failed: {problem.cause} {problem.effect}".rstrip())
+            return await self._failed(
+                place, f"{call.name} failed: {problem.cause} {problem.effect}".rstrip()
+            )
         except OSError as problem:
             log.exception("%s", call.name)
-            return self._failed(f"{call.name} failed: {problem.strerror or 'no reason was given'}.")
+            why = problem.strerror or "no reason was given"
+            return await self._failed(place, f"{call.name} failed: {why}.")
         except Exception:  # an exception in a tool is an observation
             log.exception("%s", call.name)
-            return self._failed(
-                f"{call.name} failed inside Houston; the log of the rollout says why."
+            return await self._failed(
+                place, f"{call.name} failed inside Houston; the log of the rollout says why."
             )
 
-    def _failed(self, error: str) -> Failed:
+    async def _failed(self, place: Place, error: str) -> Failed:
         """Words for the agent: nothing of where the host keeps things."""
-        workspace = self._host.workspace
-        if not workspace.is_dir():
-            return Failed(error=GONE)
-        if self._host.inside != str(workspace):
-            error = error.replace(str(workspace), self._host.inside)
+        host, workspace = place.host, place.host.workspace
+        with contextlib.suppress(HostAway):
+            if not await host.present():
+                return Failed(error=GONE)
+        if host.inside != str(workspace):
+            error = error.replace(str(workspace), host.inside)
             error = error.replace(str(workspace.parent), "[the host]")
         return Failed(error=error[:_LONGEST_ERROR])
 
     async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
-        arguments = self._catalog.arguments(call)
+        arguments = without_host(call.arguments, ACTIONS[call.name])
+        place = self._places.of(call.arguments)
         if isinstance(arguments, command.CommandAction):
-            return await self._commands.act(arguments, stop)
+            if call.arguments.get("host") == ALL:
+                return await everywhere.act(list(self._places), arguments, stop)
+            return await place.commands.act(arguments, stop)
         if isinstance(arguments, system_actions.SystemAction):
             return await self._system(call, standing, stop)
-        family = self._families.get(type(arguments), self._files)
+        family = self._families.get(type(arguments), place.files)
         return await family.act(arguments, stop)
 
     async def _system(self, call: Call, standing: Standing, stop: Stop) -> Observation:
@@ -184,7 +199,7 @@ class Workstation:
             case "think":
                 return system.think(self._state.now.last_action)
             case "sleep":
-                running = await self._sessions.running()
+                running = await self._places.running()
                 return await system.sleep(self._sleep_seconds(call), stop, running)
             case "eval":
                 return await self._evaluation.run(standing, stop)

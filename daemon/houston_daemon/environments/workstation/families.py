@@ -19,7 +19,9 @@ from houston_daemon.environments.workstation.browse.cache import PageCache
 from houston_daemon.environments.workstation.browse.family import BrowseActions
 from houston_daemon.environments.workstation.browse.fetch import Fetcher
 from houston_daemon.environments.workstation.browse.open_page import PageStore
-from houston_daemon.environments.workstation.files.family import FileActions
+from houston_daemon.environments.workstation.hosts.elsewhere import Elsewhere
+from houston_daemon.environments.workstation.hosts.place import Place
+from houston_daemon.environments.workstation.parse.actions import PARSE_ACTIONS
 from houston_daemon.environments.workstation.parse.converter import Converter
 from houston_daemon.environments.workstation.parse.endpoint import Endpoint
 from houston_daemon.environments.workstation.parse.family import ParseActions
@@ -45,13 +47,16 @@ class Family(Protocol):
 def families(
     spec: RolloutSpec,
     task: Task,
-    host: Host,
-    files: FileActions,
+    place: Place,
+    here: Host | None,
     state: Callable[[], State],
     characters: int,
 ) -> tuple[Family, ...]:
-    """The families of one rollout; nothing is touched before their first action."""
-    root, converter = Path(spec.host_root), Converter(host)
+    """The families of one rollout; nothing is touched before their first action.
+
+    place: where the workspace is. here: this machine, where that is another: pages come here.
+    """
+    root, converter = Path(spec.host_root), Converter(here or place.host)
     searcher = make_searcher(spec, task)
     folder = rollout_folder(root, spec.rollout)
     settings = spec.tool_settings
@@ -78,7 +83,9 @@ def families(
         characters=characters,
     )
     endpoint = Endpoint(media, _of_environment(media.api_key_env))
-    parse = ParseActions(host, converter, endpoint, files.write)
+    parse: Family = Elsewhere(PARSE_ACTIONS, place.host.name)
+    if here is None:
+        parse = ParseActions(place.host, converter, endpoint, place.files.write)
     return parse, SearchActions(searcher), browse
 
 

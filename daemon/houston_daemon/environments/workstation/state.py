@@ -52,10 +52,13 @@ class KeptClosing(msgspec.Struct, frozen=True, kw_only=True):
     more_files: int
     spans: tuple[TerminalSpan, ...]
     notes: tuple[str, ...] = ()
+    snapshots: dict[str, str] = {}
 
     def closing(self) -> Closing:
         """As the loop takes it."""
-        return Closing(self.snapshot, self.files, self.more_files, self.spans, self.notes)
+        return Closing(
+            self.snapshot, self.files, self.more_files, self.spans, self.notes, self.snapshots
+        )
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -83,6 +86,8 @@ class State(msgspec.Struct, kw_only=True):
     closing: KeptClosing | None = None
     notes: tuple[str, ...] = ()
     """What the agent is told with the next closing."""
+    beside: dict[str, "State"] = {}
+    """The same for each host but the first: of it only what belongs to one host."""
 
 
 class StateFile:

@@ -22,7 +22,7 @@ from houston_daemon.hosts.ssh import parcels
 from houston_daemon.hosts.ssh.link import Link
 from houston_daemon.hosts.ssh.session import Session
 from houston_daemon.hosts.ssh.settings import command_line
-from houston_shared.config import Host as Settings
+from houston_shared.config_hosts import Host as Settings
 from houston_shared.errors import HoustonError
 
 log = logging.getLogger(__name__)

@@ -38,6 +38,8 @@ class Hello(Ask, frozen=True, kw_only=True):
     memory_mb: int = 0
     file_mb: int = 0
     workspace_mb: int = 0
+    past: tuple[str, str] | None = None
+    """Of a branch: the rollout there that it comes from, and the snapshot."""
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):

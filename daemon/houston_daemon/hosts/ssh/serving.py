@@ -14,6 +14,7 @@ import msgspec
 from platformdirs import user_state_path
 
 from houston_daemon.hosts import limits
+from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import predecessor
@@ -59,6 +60,7 @@ class Serving:
             environment=ask.environment,
             limits=limits.limits(ask.processes, ask.memory_mb, ask.file_mb, ask.workspace_mb),
             owner=ask.owner,
+            past=Past(*ask.past) if ask.past else None,
         )
         trouble = ""
         if ask.rollout:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts.private_folder import private_folder
-from houston_shared.config import Host
+from houston_shared.config_hosts import Host
 
 CONNECT_SECONDS = 10
 _ALIVE_SECONDS = 5

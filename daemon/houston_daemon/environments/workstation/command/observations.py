@@ -45,6 +45,8 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """First line of the last command, cut at 80 characters."""
     end: str = ""
     """How its shell ended; empty while it lives."""
+    host: str = ""
+    """The host it is on, where the rollout has several."""
 
 
 class Sessions(Observation, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ class Sessions(Observation, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "sessions"
     sessions: tuple[SessionEntry, ...]
+    away: tuple[str, ...] = ()
+    """Hosts that could not be asked, with the reason."""
 
 
 class Session(Observation, frozen=True, kw_only=True):
@@ -62,6 +66,8 @@ class Session(Observation, frozen=True, kw_only=True):
     change: str
     """`created`, `found` (was there already), `cleared`, `closed`."""
     closed: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    """Hosts that could not be reached, with the reason."""
 
 
 class Status(Observation, frozen=True, kw_only=True):
@@ -136,9 +142,17 @@ def _waited(one: Output) -> str:
 @render.register
 def _(one: Sessions) -> Text:
     if not one.sessions:
-        return Text("No sessions. run_command opens one.")
-    lines = [f"{entry.session_id}: {_entry_state(entry)}" for entry in one.sessions]
-    return Text(f"Sessions ({len(lines)}):", "\n".join(lines))
+        return Text(f"No sessions. run_command opens one.{_away(one.away)}")
+    lines = [f"{_place(entry)}: {_entry_state(entry)}" for entry in one.sessions]
+    return Text(f"Sessions ({len(lines)}):{_away(one.away)}", "\n".join(lines))
+
+
+def _place(entry: SessionEntry) -> str:
+    return f"{entry.session_id} on {entry.host}" if entry.host else entry.session_id
+
+
+def _away(hosts: tuple[str, ...]) -> str:
+    return f" (cannot be reached now: {', '.join(hosts)})" if hosts else ""
 
 
 def _entry_state(entry: SessionEntry) -> str:
@@ -154,7 +168,8 @@ def _entry_state(entry: SessionEntry) -> str:
 @render.register
 def _(one: Session) -> Text:
     if one.closed or not one.session_id:
-        return Text(f"Closed: {', '.join(one.closed) or 'there was no session'}.")
+        closed = ", ".join(one.closed) or "there was no session"
+        return Text(f"Closed: {closed}.{_away(one.away)}")
     said = {
         "created": "is open",
         "found": "was open already",

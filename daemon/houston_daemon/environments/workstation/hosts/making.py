@@ -1,0 +1,92 @@
+"""From a rollout's specification to its hosts: this machine, and those over SSH."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+import msgspec
+
+from houston_daemon.environments.local import local_host, variables
+from houston_daemon.environments.workstation.command.family import CommandActions, CommandLimits
+from houston_daemon.environments.workstation.command.sessions import Sessions
+from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.family import FileActions
+from houston_daemon.environments.workstation.hosts.files_there import FilesThere
+from houston_daemon.environments.workstation.hosts.place import Files, Place, Places
+from houston_daemon.environments.workstation.state import State, StateFile
+from houston_daemon.hosts.branching import Past
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.ssh.host import SshHost
+from houston_daemon.hosts.ssh.messages import Hello
+from houston_shared.config_hosts import LOCAL, Host
+from houston_shared.records import RolloutSpec
+from houston_shared.task import Task
+
+
+def places(
+    spec: RolloutSpec, task: Task, state: StateFile, characters: int, owner: str = ""
+) -> Places:
+    """The hosts of a rollout in the task's order; nothing is touched yet."""
+    first, *others = (
+        _place(spec, task, name, _state_of(state, name, name == task.hosts[0]), characters, owner)
+        for name in task.hosts
+    )
+    return Places(first, *others)
+
+
+def _state_of(state: StateFile, name: str, first: bool) -> Callable[[], State]:
+    if first:
+        return lambda: state.now
+    return lambda: state.now.beside.setdefault(name, State())
+
+
+def _place(
+    spec: RolloutSpec,
+    task: Task,
+    name: str,
+    state: Callable[[], State],
+    characters: int,
+    owner: str,
+) -> Place:
+    host: LocalHost | SshHost
+    files: Files
+    if name == LOCAL:
+        host = local_host(spec, task, owner, past(spec) if task.hosts[0] == LOCAL else None)
+        files = FileActions(Confined(host.workspace), state, characters)
+    else:
+        host = ssh_host(spec, task, name, owner)
+        files = FilesThere(host, characters)
+    sessions = Sessions(host, state)
+    budget = task.budget
+    allowed = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
+    return Place(host, state, sessions, CommandActions(host, sessions, allowed), files)
+
+
+def ssh_host(spec: RolloutSpec, task: Task, name: str, owner: str = "") -> SshHost:
+    """Another machine as the task maps it."""
+    mapped, settings = task.mapped, msgspec.convert(spec.hosts[name], Host)
+    before = past(spec) if task.hosts[0] == name else None
+    hello = Hello(
+        version=version("houston-agents"),
+        rollout=spec.rollout,
+        root=settings.host_root,
+        key=spec.host_key,
+        owner=f"{spec.host_key}:{owner}",
+        sandbox=mapped.kind,
+        network=mapped.network,
+        read=mapped.read,
+        devices=mapped.devices,
+        gpus=mapped.gpus,
+        environment=variables(task),
+        processes=mapped.processes,
+        memory_mb=mapped.memory_mb,
+        file_mb=mapped.file_mb,
+        workspace_mb=mapped.workspace_mb,
+        past=None if before is None else (before.rollout, before.commit),
+    )
+    return SshHost(name, settings, hello)
+
+
+def past(spec: RolloutSpec) -> Past | None:
+    """Where the workspace of a branch comes from; None for a rollout from its task's folder."""
+    origin = spec.origin
+    return Past(spec.parent, origin.snapshot) if origin and origin.snapshot else None
