@@ -22,7 +22,8 @@ def blind_edit(window: Window, limits: Attention) -> str:
         if not call.success or call.fields.get("change") not in _CHANGES:
             continue
         path = str(call.fields.get("path", ""))
-        shows = {one.kind for one in (*looked, *now.calls[:index]) if _shows(one, path)}
+        there = [one for one in (*looked, *now.calls[:index]) if _host(one) == _host(call)]
+        shows = {one.kind for one in there if _shows(one, path)}
         if call.fields.get("blind") and "command" not in shows:
             return f"{path} was changed and not shown since it last changed"
         if limits.blind_edit_steps and not shows:
@@ -46,6 +47,11 @@ def _shows(call: CallSeen, path: str) -> bool:
     if call.kind in ("file", "search"):
         return call.fields.get("path") == path
     return call.kind == "command" and path.rpartition("/")[2] in _words(call)
+
+
+def _host(call: CallSeen) -> str:
+    """The host that a call names; empty for the first."""
+    return str(call.arguments.get("host", ""))
 
 
 def _words(call: CallSeen) -> set[str]:
