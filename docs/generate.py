@@ -40,7 +40,7 @@ PAGES = {
         ],
     ),
     "task-file.md": (
-        "task.py",
+        "task.py task_tables.py task_servers.py",
         "The task file: task.toml",
         "A task is a folder with this file. `houston task new NAME` writes one that works, "
         "`houston task validate FILE` checks one. `name` and one of `instructions` and "
@@ -50,12 +50,17 @@ PAGES = {
             ("Workspace", "[workspace]"),
             ("Budget", "[budget]"),
             ("Evaluate", "[evaluate]"),
+            ("Data", "[data]"),
+            ("Hints", "[hints]"),
             ("Sandbox", "[sandbox]"),
             ("Sampling", "[sampling]"),
             ("Search", "[search]"),
             ("Browse", "[browse]"),
             ("Questions", "[questions]"),
             ("Python", "[python]"),
+            ("Http", "[http]"),
+            ("Mcp", "[mcp]"),
+            ("McpServer", "[mcp.servers.NAME]"),
             ("ScienceWorld", "[scienceworld]"),
             ("TextWorld", "[textworld]"),
             ("Attention", "[attention]"),
@@ -130,8 +135,8 @@ def plain(annotation: ast.expr) -> str:
 
 def page(source: str, title: str, intro: str, structs: list[tuple[str, str]]) -> str:
     """One page of Markdown."""
-    tree = ast.parse((SHARED / source).read_text(encoding="utf-8"))
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    trees = [ast.parse((SHARED / file).read_text(encoding="utf-8")) for file in source.split()]
+    classes = {n.name: n for tree in trees for n in tree.body if isinstance(n, ast.ClassDef)}
     parts = [f"# {title}", "", "<!-- written by docs/generate.py -->", "", intro]
     for name, heading in structs:
         parts += ["", f"## {heading}", "", ast.get_docstring(classes[name]) or "", ""]

@@ -261,6 +261,8 @@ class Origin(Record, frozen=True):
     """The head of the contexts."""
     snapshot: str = ""
     """Commit in the parent's shadow repository; empty where the environment has no workspace."""
+    snapshots: dict[str, str] = {}
+    """The same on hosts beyond the first, by name."""
     fork_seq: int | None = None
     """The fork that the context after the shared step began with; None before the first."""
     forks: int = 0
@@ -298,6 +300,10 @@ class RolloutSpec(Record, frozen=True):
     rollout started."""
     host_key: str = ""
     """What tells this home from others on those hosts."""
+    gpus: dict[str, int] = {}
+    """Host → how many of its GPUs the rollout leases."""
+    gpus_shared: bool = False
+    """Whether it shares them with others that asked the same."""
     hidden: tuple[str, ...] = ()
     """Folders that no sandbox may map: home, sockets, keys."""
     thoughts: Thoughts = "keep"

@@ -11,6 +11,9 @@ import msgspec
 
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import TaskRecord, Thoughts
+from houston_shared.task_servers import Http, Mcp
+from houston_shared.task_tables import Data, Domain, Hints, trouble
+from houston_shared.task_tables import Evaluate as Evaluate
 from houston_shared.toml_file import Settings, convert, parse, read_text
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
@@ -35,6 +38,8 @@ class Budget(Settings, frozen=True):
     """Active time: without pauses, downtime and waiting for engine, recorder or evaluation slot."""
     evaluations: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 3
     """Submissions to the evaluator."""
+    evaluation_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+    """Time that all evaluations of a rollout may take together, the last one too; 0 is no limit."""
     context_tokens: Positive = 100_000
     """A context longer than this is forked; less where the engine's window is smaller."""
     answer_tokens: Positive = 1_024
@@ -49,17 +54,6 @@ class Budget(Settings, frozen=True):
     """Longest single sleep."""
     minimum_steps: Positive = 1
     """`finish` is refused before this step."""
-
-
-class Evaluate(Settings, frozen=True):
-    """How the workspace is scored."""
-
-    command: str = ""
-    """Shell command in the task folder; prints one JSON object with `overall_score`, 0 to 100."""
-    seconds: Seconds = 60.0
-    """Time limit of one evaluation; as much active time is reserved for a last one."""
-    slots: Positive = 1
-    """Evaluations of this task that may run at once on a host."""
 
 
 class Sandbox(Settings, frozen=True):
@@ -233,6 +227,8 @@ class Task(Settings, frozen=True):
 
     name: Name
     """Lower-case letters, digits and hyphens, at most 40."""
+    domain: Domain = ""
+    """Kind of research, as in APOLLO's table 3; empty for none of them."""
     instructions: str = ""
     """What the agent is asked to do: motivation, goal, rules, what it may use."""
     instructions_file: str = ""
@@ -240,8 +236,8 @@ class Task(Settings, frozen=True):
     environment: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] = "workstation"
     """What turns actions into observations: one of Houston's own, or of a package that is installed
     beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code
-    tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds; `null` does
-    nothing, for benchmarks."""
+    tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds; `http` is a
+    simulator that you run; `mcp` is servers of tools; `null` does nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
@@ -250,6 +246,11 @@ class Task(Settings, frozen=True):
     """Machines that the agent works on: `local`, and names of `[hosts.NAME]` in the node's
     houston.toml. Each has a copy of the workspace; the first is where files, snapshots and
     evaluations are when nothing else is named."""
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] | dict[str, int] = 0
+    """GPUs that each rollout leases and alone sees: a number on its first host, or by host, such as
+    `{ gpu2 = 2 }`. While they are taken it waits in `queued`."""
+    gpus_shared: bool = False
+    """Whether a GPU may be one that other rollouts use, which say the same."""
     tools: tuple[str, ...] = ()
     """Names of the actions that the agent may use; empty for all of the environment."""
     workspace: Workspace = Workspace()
@@ -258,6 +259,13 @@ class Task(Settings, frozen=True):
     """What a rollout may use."""
     evaluate: Evaluate = Evaluate()
     """How the workspace is scored; without a command there is no score."""
+    data: Data = Data()
+    """What is mapped read-only beside the workspace."""
+    hints: Hints = Hints()
+    """Help that agents go without unless somebody asks for it."""
+    activate: str = ""
+    """Folder of a virtual or conda environment, absolute or beside the task file: mapped read-only,
+    and its programs are found first in every session and by the evaluator."""
     sampling: Sampling = Sampling()
     """How the policy samples."""
     search: Search = Search()
@@ -268,6 +276,10 @@ class Task(Settings, frozen=True):
     """What `search_qa` asks; `python` asks it too where a file is named."""
     python: Python = Python()
     """The code tool of `python`."""
+    http: Http = Http()
+    """The simulator of `http`."""
+    mcp: Mcp = Mcp()
+    """The servers of `mcp`."""
     scienceworld: ScienceWorld = ScienceWorld()
     """Which worlds `scienceworld` gives to rollouts."""
     textworld: TextWorld = TextWorld()
@@ -275,7 +287,7 @@ class Task(Settings, frozen=True):
     attention: Attention = Attention()
     """When a step is marked for people to look at."""
     settings: dict[str, Any] = {}
-    """Settings of an environment that another package brings, as that package documents them."""
+    """Settings of an environment that another package brings, and of the simulator of `http`."""
     environment_variables: dict[str, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
@@ -302,13 +314,19 @@ class LoadedTask:
         """Folder of the task file, absolute."""
         return self.file.parent
 
-    def record(self) -> TaskRecord:
-        """What is stored of the task when a rollout of it starts."""
+    def record(self, hints: bool = False) -> TaskRecord:
+        """What is stored of the task when a rollout of it starts.
+
+        hints: show the task's hints also where the task itself does not.
+        """
+        told = self.instructions
+        if self.task.hints.text and (hints or self.task.hints.shown):
+            told = f"{told.rstrip()}\n\nHints:\n{self.task.hints.text.strip()}"
         return TaskRecord(
             name=self.task.name,
             folder=str(self.folder),
             definition=self.text,
-            instructions=self.instructions,
+            instructions=told,
         )
 
 
@@ -323,6 +341,8 @@ def load_task(path: Path) -> LoadedTask:
     instructions = _instructions(task, file)
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
+    if why := trouble(task.evaluate) or task.data.trouble(task.mapped.kind):
+        raise ConfigurationError(f"{file}: {why}")
     return LoadedTask(task, file, text, instructions)
 
 

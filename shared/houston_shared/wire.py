@@ -190,6 +190,8 @@ class Welcome(Wire, frozen=True, kw_only=True):
     """Submissions used so far."""
     best_score: float | None
     last_score: float | None
+    evaluation_seconds: float = 0.0
+    """Time that evaluations took, those without a score too."""
     epoch: int
     control: Control
     home: str = ""

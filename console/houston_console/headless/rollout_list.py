@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             as_of = {"as_of": stood and iso(stood)}
             out.json_line({**views.rollout(one), **needs, **archive, **as_of})
     elif found:
-        titles = ("rollout", "task", "steps#", "best#", "active#", "attention", "doing", "state")
+        scores = ("best#", "last#")
+        titles = ("rollout", "task", "steps#", *scores, "active#", "attention", "doing", "state")
         page = Page()
         rows = [_row(one, marked.get(one.id, [])) for one in found]
         room = _room(page, titles, rows)
@@ -73,6 +74,7 @@ def _row(one: Rollout, marked: list[attention.Marked]) -> tuple[Span, ...]:
         ),
         span(one.steps),
         span(score(one.best_score)),
+        span(score(one.last_score)),
         span(duration(one.active_us / 1_000_000)),
         span(cut(", ".join(attention.need(marked)), DOING), "bad"),
         span("" if rollouts.stands(one) else cut(one.activity, DOING)),

@@ -13,6 +13,7 @@ from houston_shared import out
 from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
+from houston_shared.records import ENDED
 from houston_shared.store import last_known, views
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import (
@@ -131,7 +132,8 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "newest": f"{local(one.updated_at)}{f', now {one.activity}' if one.activity else ''}",
         "steps": f"{one.steps} ({drift or 'none'}); {one.errors} with errors; {one.forks} forks",
         "active": duration(one.active_us / 1_000_000),
-        "score": f"best {score(one.best_score)}, last {score(one.last_score)}",
+        "score": f"best {score(one.best_score)},"
+        f" {'final' if one.state in ENDED else 'last'} {score(one.last_score)}",
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
         "attention": "; ".join(": ".join(filter(None, each)) for each in needs.items()),

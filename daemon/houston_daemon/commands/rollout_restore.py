@@ -1,4 +1,4 @@
-"""`houston rollout restore R --into DIR`: the workspace as it was after a step, or as it was scored.
+"""`houston rollout restore R --into DIR`: a workspace as it was after a step, or when scored.
 
 It reads snapshots on this machine's host root and changes nothing of the rollout, which may run.
 """

@@ -18,7 +18,7 @@ def local_host(
     owner: the home whose rollout it is; no other may drive it meanwhile.
     past: where the workspace of a branch comes from.
     """
-    mapped = task.mapped
+    mapped, folder = task.mapped, Path(spec.task.folder)
     return LocalHost(
         Path(spec.host_root),
         spec.rollout,
@@ -32,6 +32,8 @@ def local_host(
         limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
         owner=owner,
         past=past,
+        data={name: folder / path for name, path in task.data.mounts.items()},
+        activate=folder / task.activate if task.activate else None,
     )
 
 

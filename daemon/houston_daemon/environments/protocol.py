@@ -61,6 +61,8 @@ class Standing:
     """Submissions used."""
     best_score: float | None
     last_score: float | None
+    evaluation_seconds: float = 0.0
+    """Time that evaluations took so far, those without a score too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,10 @@ class Closing:
     spans: tuple[TerminalSpan, ...] = ()
     notes: tuple[str, ...] = ()
     """What the agent should know besides, a line each; Houston's own words."""
-
-
     snapshots: Mapping[str, str] = field(default_factory=dict)
     """Snapshots of the hosts beyond the first, by name; their files are named `host:path`."""
+
+
 class Environment(Protocol):
     """One rollout's world."""
 

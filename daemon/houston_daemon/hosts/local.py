@@ -65,6 +65,8 @@ class LocalHost:
         limits: Limits = _UNLIMITED,
         owner: str = "",
         past: Past | None = None,
+        data: Mapping[str, Path] | None = None,
+        activate: Path | None = None,
     ) -> None:
         """owner: the home whose rollout it is; see `tenancy`. past: of a branch, its workspace."""
         self._past = past
@@ -83,6 +85,8 @@ class LocalHost:
             devices=devices,
             gpus=gpus,
             environment=dict(environment or {}),
+            data=dict(data or {}),
+            activate=activate,
         )
         self.inside = self.sandbox.inside
         """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""
@@ -124,14 +128,6 @@ class LocalHost:
         if trouble is not None:
             raise trouble
 
-    def _fill(self) -> None:
-        assert self._past is not None
-        branching.fill(self._past, self._root, self.workspace)
-
-    async def limits_met(self) -> list[Hit]:
-        """Limits that the rollout's processes met since the last call."""
-        return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)
-
     async def present(self) -> bool:
         """Whether the workspace is there: somebody outside may have removed it."""
         return await asyncio.to_thread(self.workspace.is_dir)
@@ -139,6 +135,10 @@ class LocalHost:
     def _fill(self) -> None:
         assert self._past is not None
         branching.fill(self._past, self._root, self.workspace)
+
+    async def limits_met(self) -> list[Hit]:
+        """Limits that the rollout's processes met since the last call."""
+        return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)
 
     async def terminal(self, name: str, create: bool = False) -> LocalTerminal:
         """Find a terminal, also one of an earlier process, or open it.

@@ -143,7 +143,9 @@ async def begin(
     head = welcome.head or await _new_head(line, renderer, environment, task, spec, engine.window)
     fitting.check_head(renderer.head_size(head), limits)
     resumed = await _resume(line, renderer, head, welcome)
-    scores = Scores(welcome.evaluations, welcome.best_score, welcome.last_score)
+    scores = Scores(
+        welcome.evaluations, welcome.best_score, welcome.last_score, welcome.evaluation_seconds
+    )
     budgets = Budgets(task, line.clock, scores)
     next_step = welcome.next_step
     watched = await watching(line, budgets, task.attention, resumed.closed, next_step)

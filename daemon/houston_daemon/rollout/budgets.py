@@ -23,11 +23,14 @@ class Scores:
     evaluations: int = 0
     best: float | None = None
     last: float | None = None
+    seconds: float = 0.0
+    """Time that they took, those without a score too."""
 
     def take(self, result: Result) -> None:
         """Count an evaluation's result; others change nothing."""
         if result.kind != "eval" or "overall_score" not in result.fields:
             return
+        self.seconds += float(result.fields.get("seconds", result.seconds))
         self.evaluations += bool(result.fields.get("counted", True))
         score = result.fields["overall_score"]
         if isinstance(score, int | float):
@@ -87,6 +90,7 @@ class Budgets:
             evaluations=self.scores.evaluations,
             best_score=self.scores.best,
             last_score=self.scores.last,
+            evaluation_seconds=self.scores.seconds,
         )
 
 
@@ -100,6 +104,9 @@ def tail(step: int, budgets: Budgets, notes: tuple[str, ...] = ()) -> str:
     ]
     if budgets.tells:
         parts.append(f"evaluations left {budgets.evaluations_left} of {budget.evaluations}")
+    if budgets.tells and budget.evaluation_seconds:
+        rest = hours(max(0.0, budget.evaluation_seconds - scores.seconds))
+        parts.append(f"{rest} of evaluation time left")
     if scores.last is not None and scores.best is not None:
         parts.append(f"score last {scores.last:g}, best {scores.best:g}")
     return "\n".join((*notes, f"[{'; '.join(parts)}]"))

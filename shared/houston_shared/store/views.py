@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from houston_shared.clock import iso
-from houston_shared.records import Guidance
+from houston_shared.records import ENDED, Guidance
 from houston_shared.store.queries.rollouts import Rollout, Task
 
 Json = dict[str, Any]
@@ -47,6 +47,7 @@ def rollout(one: Rollout) -> Json:
         "evaluations": one.evaluations,
         "best_score": one.best_score,
         "last_score": one.last_score,
+        "final_score": one.last_score if one.state in ENDED else None,
         "active_seconds": one.active_us / 1_000_000,
         "activity": one.activity,
         "created_at": iso(one.created_at),

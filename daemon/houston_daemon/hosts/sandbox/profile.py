@@ -22,9 +22,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.hosts.sandbox import landlock
+from houston_daemon.hosts.sandbox import activation, landlock
 from houston_daemon.hosts.sandbox.enclosure import FILTER, SETTINGS, Enclosure
 from houston_shared.errors import HoustonError
+from houston_shared.task_tables import DATA
 
 INSIDE = "/workspace"
 """Where the workspace lies for a sandboxed process, on every host and in every rollout."""
@@ -69,6 +70,10 @@ class Sandbox:
     devices: tuple[Path, ...] = ()
     gpus: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Path] = field(default_factory=dict)
+    """By name: what is shown read-only at `/data/NAME`."""
+    activate: Path | None = None
+    """Folder of an environment whose programs come first."""
 
     @property
     def inside(self) -> str:
@@ -162,14 +167,26 @@ class Sandbox:
 
     def _named(self) -> list[str]:
         arguments: list[str] = []
-        for path in self.read:
+        for path in (*self.read, *self._activated()):
             self._refuse_hidden(path)
             arguments += ["--ro-bind", str(path), str(path)]
+        for name, path in self.data.items():
+            self._refuse_hidden(path)
+            arguments += ["--ro-bind", str(path), f"{DATA}/{name}"]
         for path in self._devices():
             arguments += ["--dev-bind", str(path), str(path)]
         if self.gpus:
             arguments += ["--ro-bind-try", "/sys", "/sys"]
         return arguments
+
+    def _activated(self) -> list[Path]:
+        """Folders of the environment that lie outside what is mapped anyway."""
+        if self.activate is None:
+            return []
+        activation.check(self.activate)
+        known = (*_SYSTEM, *python_folders())
+        found = activation.folders(self.activate)
+        return [path for path in found if not any(path.is_relative_to(place) for place in known)]
 
     def _devices(self) -> list[Path]:
         found = list(self.devices)
@@ -197,6 +214,8 @@ class Sandbox:
             "USER": "agent",
             "WORKSPACE": self.inside,
         }
+        if self.activate is not None:
+            values |= activation.variables(self.activate, values["PATH"])
         return values
 
     def _settings(self, given: Mapping[str, str]) -> Path:
@@ -216,16 +235,18 @@ class Sandbox:
         """
         system = [Path(name) for name in _SYSTEM if not Path(name).is_symlink()]
         shown = [*system, *map(Path, python_folders()), *self.read, *extra_read]
+        shown += self._activated()
+        places = [(folder.resolve(), folder.absolute()) for folder in shown]
+        places += [(path.resolve(), Path(DATA, name)) for name, path in self.data.items()]
         found: dict[Path, bool] = {}
         for path in self.hidden:
             try:
                 real = path.resolve(strict=True)
             except OSError:
                 continue
-            for folder in shown:
-                if real.is_relative_to(folder.resolve()):
-                    place = folder.absolute() / real.relative_to(folder.resolve())
-                    found[place] = real.is_dir()
+            for folder, at in places:
+                if real.is_relative_to(folder):
+                    found[at / real.relative_to(folder)] = real.is_dir()
         return found
 
     def _refuse_hidden(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Brings back a snapshot of a rollout, its shadow repository only read: a branch, or a person's look.
+"""Brings back a snapshot from a shadow repository that is only read: for a branch, or a person.
 
 The rollout may run meanwhile: objects of its repository only ever come. It writes into a folder
 that is not the rollout's workspace, and says what it could not bring back.

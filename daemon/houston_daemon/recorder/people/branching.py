@@ -19,7 +19,7 @@ from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode
 from houston_shared.faults import point
-from houston_shared.records import Origin, Result, RolloutSpec
+from houston_shared.records import ObservationBody, Origin, Result, RolloutSpec
 from houston_shared.store.bodies import StoredSpec
 from houston_shared.store.queries import lineage
 from houston_shared.task import parse_task
@@ -148,10 +148,12 @@ def _origin(store: Store, owner: str, step: int, shared: _Step) -> Origin:
         (owner, step),
     ).fetchone()
     used, best, last = _scores(store, owner, step, earlier)
+    seen = rebuild.record(store, shared.observation_seq, ObservationBody)
     return Origin(
         seq=shared.observation_seq,
         head_seq=row.head_seq,
         snapshot=shared.snapshot,
+        snapshots=dict(seen.snapshots) if seen else {},
         fork_seq=fork_seq,
         forks=earlier.forks + len(forks),
         first_step=first_step,

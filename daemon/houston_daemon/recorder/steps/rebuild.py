@@ -15,7 +15,7 @@ from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.records import ForkBody, Head, Record, RolloutSpec, SampleBody, StepRecord
 from houston_shared.store import blobs
 from houston_shared.store.plan import Fetch, Plan
-from houston_shared.store.queries import steps
+from houston_shared.store.queries import steps, world
 from houston_shared.wire import Steps, SummaryTry, Welcome, encode
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ def welcome(store: Store, row: Rollout) -> Welcome:
         evaluations=evaluations,
         best_score=best,
         last_score=last,
+        evaluation_seconds=sum(one.seconds for one in run(store, world.evaluations(row.id))),
         epoch=int(epoch[0]),
         control=control,
         home=str(store.home.path.resolve()),

@@ -1,4 +1,4 @@
-"""One evaluation: slot, snapshot, the task's evaluator in a sandbox of its own, its answer checked.
+"""One evaluation: slot, snapshot, format check, the evaluator in a sandbox of its own, its answer.
 
 The evaluator runs in the task folder, which is read-only like the workspace (`$WORKSPACE`); it
 executes what the agent wrote, so its output is checked and its stderr never reaches the agent: it
@@ -8,15 +8,14 @@ not.
 
 import asyncio
 import contextlib
-import json
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
 from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.workstation.evaluation.observations import Scored
+from houston_daemon.environments.workstation.evaluation.scoring import Malformed, read_score
 from houston_daemon.environments.workstation.evaluation.slots import Slots
 from houston_daemon.hosts.protocol import Finished, Host
 from houston_shared.faults import point
@@ -24,15 +23,24 @@ from houston_shared.safe_text import safe
 from houston_shared.task import Task
 
 _IN_FOLDER = 'cd -- "$1" && exec /bin/bash -c "$2"'
+_MISSING = 'cd -- "$WORKSPACE" && for f in "$@"; do [ -e "$f" ] || printf "%s\\0" "$f"; done'
+_NAMED = 10
 _OUTPUT = 1_000_000
-_METRICS = 50
-_METRIC_TEXT = 500
 _DETAIL = 2_000
 _INTERRUPT_LOOK = 0.2
 
 
-class Malformed(Exception):
-    """The evaluator's output is not what a task file promises; the text says how."""
+@dataclass(slots=True)
+class Attempt:
+    """One evaluation under way."""
+
+    standing: Standing
+    interrupted: asyncio.Event
+    seconds: float
+    """Most that all its parts may take."""
+    snapshot: str
+    """What is scored."""
+    seconds_used: float = 0.0
 
 
 class Evaluation:
@@ -60,6 +68,9 @@ class Evaluation:
             return Failed(error="This task has no evaluator; finish when the work is done.")
         if standing.evaluations >= limit:
             return Failed(error=f"All {limit} submissions are used.")
+        seconds = self._seconds(standing)
+        if seconds <= 0:
+            return Failed(error="The time that evaluations may take is used.")
         async with self._slots.slot(stop.event.is_set) as free:
             if not free:
                 return self._failed(
@@ -68,46 +79,87 @@ class Evaluation:
             snapshot = await self._mark()
             async with _interruption(stop) as interrupted:
                 point("worker.evaluation.before")
-                done = await self._spawn(interrupted)
+                attempt = Attempt(standing, interrupted, seconds, snapshot)
+                refused = await self._checked(attempt)
+                done = refused or await self._scored(attempt)
         point("worker.evaluation.after")
-        return self._observation(done, standing, interrupted.is_set(), snapshot)
+        return done
 
-    async def _spawn(self, stop: asyncio.Event) -> Finished:
+    def _seconds(self, standing: Standing) -> float:
+        """How long this evaluation may take."""
+        each, all_of_them = self._task.evaluate.seconds, self._task.budget.evaluation_seconds
+        left = all_of_them - standing.evaluation_seconds if all_of_them else each
+        return min(each, left)
+
+    async def _checked(self, attempt: "Attempt") -> Scored | None:
+        """What is wrong with the form of the work; None when it can be scored."""
         evaluate = self._task.evaluate
-        return await self._host.spawn(
-            ["/bin/bash", "-c", _IN_FOLDER, "evaluate", str(self._folder), evaluate.command],
-            seconds=evaluate.seconds,
+        if evaluate.required:
+            done = await self._spawn(attempt, _MISSING, *evaluate.required)
+            missing = done.stdout.decode(errors="replace").split("\0")[:-1]
+            if done.exit_code is None:
+                return self._ended(done, attempt)
+            if missing:
+                names = ", ".join(missing[:_NAMED])
+                more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+                error = f"The workspace lacks {names}{more}, which must be there to be scored."
+                return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
+        if not evaluate.format:
+            return None
+        done = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.format)
+        if done.exit_code is None:
+            return self._ended(done, attempt)
+        if done.exit_code == 0:
+            return None
+        said = str(safe(done.stdout[:_DETAIL])).strip() or "it does not say what"
+        error = f"The format of the work is wrong: {said}"
+        detail = str(safe(done.stderr[-_DETAIL:]))
+        return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
+
+    async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> Finished:
+        """Run a script shut in with task folder and workspace, within the attempt's time."""
+        done = await self._host.spawn(
+            ["/bin/bash", "-c", script, "evaluate", *words],
+            seconds=max(0.1, attempt.seconds - attempt.seconds_used),
             writable=False,
             extra_read=[self._folder],
-            stop=stop,
+            stop=attempt.interrupted,
             output_limit=_OUTPUT,
         )
+        attempt.seconds_used += done.seconds
+        return done
 
-    def _observation(
-        self, done: Finished, standing: Standing, interrupted: bool, snapshot: str
-    ) -> Scored:
+    def _ended(self, done: Finished, attempt: "Attempt") -> Scored:
+        """The observation of an evaluation that was cut short."""
+        why = f"took longer than {attempt.seconds:g} s and was ended"
+        why = "was interrupted by a person" if attempt.interrupted.is_set() else why
         detail = str(safe(done.stderr[-_DETAIL:]))
+        error = f"The evaluator {why}."
+        return self._failed(error, attempt.standing, attempt.seconds_used, detail)
+
+    async def _scored(self, attempt: "Attempt") -> Scored:
+        evaluate, standing = self._task.evaluate, attempt.standing
+        done = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.command)
         if done.exit_code is None:
-            why = f"took longer than {self._task.evaluate.seconds:g} s and was ended"
-            why = "was interrupted by a person" if interrupted else why
-            return self._failed(f"The evaluator {why}.", standing, done.seconds, detail)
+            return self._ended(done, attempt)
+        seconds, detail = attempt.seconds_used, str(safe(done.stderr[-_DETAIL:]))
         if done.exit_code:
             crash = f"The evaluator failed with exit code {done.exit_code} and gave no score."
-            return self._failed(crash, standing, done.seconds, detail)
+            return self._failed(crash, standing, seconds, detail)
         try:
-            score, metrics = read_score(done.stdout, done.cut)
+            score, metrics = read_score(done.stdout, done.cut, evaluate)
         except Malformed as problem:
             error = f"The evaluator gave no valid score: {problem}."
-            return self._failed(error, standing, done.seconds, detail, "format")
+            return self._failed(error, standing, seconds, detail, "format")
         return Scored(
             overall_score=score,
             state="scored",
             counted=True,
-            seconds=round(done.seconds, 3),
+            seconds=round(seconds, 3),
             metrics=metrics,
             left=self._task.budget.evaluations - standing.evaluations - 1,
             detail=detail,
-            snapshot=snapshot,
+            snapshot=attempt.snapshot,
         )
 
     def _failed(
@@ -128,42 +180,6 @@ class Evaluation:
             left=self._task.budget.evaluations - standing.evaluations,
             detail=detail,
         )
-
-
-def read_score(output: bytes, cut: bool = False) -> tuple[float, dict[str, Any]]:
-    """The score and the other metrics in an evaluator's output.
-
-    output: one JSON object with `overall_score`, a number from 0 to 100. Numbers, booleans and
-    short strings among its other members are metrics. Raises Malformed.
-    """
-    if cut:
-        raise Malformed("its output is longer than 1 MB")
-    if not output.strip():
-        raise Malformed("it printed nothing")
-    try:
-        found = json.loads(output, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Malformed("its output is not one JSON object") from None
-    if not isinstance(found, dict):
-        raise Malformed("its output is not one JSON object")
-    score = found.pop("overall_score", None)
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise Malformed("`overall_score` is missing or no number")
-    if not (math.isfinite(score) and 0 <= score <= 100):
-        raise Malformed("`overall_score` is not between 0 and 100")
-    return float(score), dict([_metric(*item) for item in found.items()][:_METRICS])
-
-
-def _metric(name: str, value: Any) -> tuple[str, Any]:
-    if isinstance(value, bool | int | float):
-        small = isinstance(value, bool) or abs(value) < 2**53
-        return str(safe(name[:60])), value if small else str(value)[:_METRIC_TEXT]
-    text = value if isinstance(value, str) else json.dumps(value)
-    return str(safe(name[:60])), str(safe(text[:_METRIC_TEXT]))
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 @contextlib.asynccontextmanager

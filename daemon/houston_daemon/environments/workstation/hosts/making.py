@@ -50,7 +50,7 @@ def _place(
     host: LocalHost | SshHost
     files: Files
     if name == LOCAL:
-        host = local_host(spec, task, owner, past(spec) if task.hosts[0] == LOCAL else None)
+        host = local_host(spec, task, owner, past(spec, task, name))
         files = FileActions(Confined(host.workspace), state, characters)
     else:
         host = ssh_host(spec, task, name, owner)
@@ -64,7 +64,7 @@ def _place(
 def ssh_host(spec: RolloutSpec, task: Task, name: str, owner: str = "") -> SshHost:
     """Another machine as the task maps it."""
     mapped, settings = task.mapped, msgspec.convert(spec.hosts[name], Host)
-    before = past(spec) if task.hosts[0] == name else None
+    before = past(spec, task, name)
     hello = Hello(
         version=version("houston-agents"),
         rollout=spec.rollout,
@@ -86,7 +86,10 @@ def ssh_host(spec: RolloutSpec, task: Task, name: str, owner: str = "") -> SshHo
     return SshHost(name, settings, hello)
 
 
-def past(spec: RolloutSpec) -> Past | None:
-    """Where the workspace of a branch comes from; None for a rollout from its task's folder."""
+def past(spec: RolloutSpec, task: Task, host: str) -> Past | None:
+    """Where a branch's workspace on a host comes from; None for a copy of the task's folder."""
     origin = spec.origin
-    return Past(spec.parent, origin.snapshot) if origin and origin.snapshot else None
+    if origin is None:
+        return None
+    commit = origin.snapshot if host == task.hosts[0] else origin.snapshots.get(host, "")
+    return Past(spec.parent, commit) if commit else None
