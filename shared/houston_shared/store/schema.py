@@ -40,12 +40,12 @@ def pending(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     return [(number, sql) for number, sql in numbered if number > found]
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring an open, writable database to `VERSION`, in one transaction.
+def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:
+    """Bring an open, writable database to `VERSION` (or a version before it), in one transaction.
 
     Raises sqlite3.Error; the transaction is then still open, or was never begun.
     """
-    steps = pending(connection)
+    steps = [one for one in pending(connection) if to is None or one[0] <= to]
     if steps:
         sql = "\n".join(sql for _, sql in steps)
         connection.executescript(f"BEGIN;\n{sql}\nPRAGMA user_version = {steps[-1][0]};\nCOMMIT;")

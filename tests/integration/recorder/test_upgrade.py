@@ -4,10 +4,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep.repair import repair
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
@@ -80,6 +83,38 @@ PRAGMA user_version = 1;
 """Makes a home what the first schema would have made of it."""
 
 
+SECOND = """
+DROP INDEX events_blob;
+PRAGMA user_version = 2;
+"""
+
+
+@pytest.mark.parametrize("script", [FIRST, SECOND])
+def test_an_older_home_is_sound_before_it_is_migrated(
+    home: Home, tmp_path: Path, script: str
+) -> None:
+    """Who installs first and looks then must not be told to repair; and damage is still found."""
+    station = Station(home.path).start()
+    rollout = station.query("SELECT id FROM rollouts WHERE state = 'running'")[0][0]
+    worker = station.worker(rollout)
+    worker.sample(worker.welcome.next_step)
+    worker.intent(worker.welcome.next_step)
+    station.stop()
+    _script(home, script)
+    assert verify(home).findings == ()
+    assert repair(home).changed is False
+    (version,) = _one(home.database, "PRAGMA user_version")
+    made = backup.make(home)
+    assert made.schema == version
+    again = Home(tmp_path / "again")
+    backup.restore(home.backups / made.name, again)
+    assert verify(again).findings == ()
+    _script(home, "UPDATE rollouts SET steps = steps + 1; DROP INDEX events_key;")
+    found = " ".join(one.text for one in verify(home).findings)
+    assert "rollouts" in found
+    assert "events_key" in found
+
+
 def test_a_home_of_the_first_schema_goes_on(home: Home) -> None:
     station = Station(home.path).start()
     rollout = station.query("SELECT id FROM rollouts WHERE state = 'running'")[0][0]
@@ -88,9 +123,7 @@ def test_a_home_of_the_first_schema_goes_on(home: Home) -> None:
     worker.sample(step)
     worker.intent(step)
     station.stop()
-    connection = sqlite3.connect(home.database, isolation_level=None)
-    connection.executescript(FIRST)
-    connection.close()
+    _script(home, FIRST)
     station = Station(home.path).start()
     worker = station.worker(rollout)
     assert worker.welcome.next_step == step
@@ -172,3 +205,8 @@ def _dump(home: Home) -> list[str]:
         return list(connection.iterdump())
     finally:
         connection.close()
+
+
+def _script(home: Home, script: str) -> None:
+    with closing(sqlite3.connect(home.database, isolation_level=None)) as connection:
+        connection.executescript(script)

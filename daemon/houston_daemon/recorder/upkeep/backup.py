@@ -255,7 +255,7 @@ def _checked(home: Home, beside: Home, name: str, held: float, periodic: bool) -
         at=iso(now_us()),
         home=str(home.path),
         version=version("houston-agents"),
-        schema=schema.VERSION,
+        schema=_schema(beside),
         seq=head.seq,
         chain=head.chain,
         events=report.events,
@@ -265,6 +265,11 @@ def _checked(home: Home, beside: Home, name: str, held: float, periodic: bool) -
         held_seconds=round(held, 3),
         periodic=periodic,
     )
+
+
+def _schema(home: Home) -> int:
+    with contextlib.closing(sqlite3.connect(home.database)) as connection:
+        return schema.version_of(connection)
 
 
 def newest(home: Home) -> tuple[float, int] | None:

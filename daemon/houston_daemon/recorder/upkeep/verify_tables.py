@@ -2,12 +2,16 @@
 
 import sqlite3
 from collections.abc import Collection
+from contextlib import closing
 from typing import Any
 
 from houston_daemon.recorder.derived.rules import PRESENCE, TABLES
 from houston_daemon.recorder.upkeep.verify_findings import Findings
 from houston_daemon.recorder.upkeep.verify_open import fetch
+from houston_shared.store import schema
 
+_CHANGED = {("steps", "last_seq"): 2}
+"""Columns that a migration gave another meaning: homes of a schema before hold the other values."""
 ROWS = 20
 """Differing rows of one table that are named; the others are counted."""
 
@@ -17,18 +21,24 @@ def compare(
 ) -> None:
     """Compare `main` (the replay) with `home`; rows of rollouts in `unreplayed` are left out.
 
+    A home of an older schema, which the next start migrates, is held against its own schema.
     Raises sqlite3.DatabaseError where a table cannot be read.
     """
-    _schema(connection, findings)
+    (version,) = connection.execute("PRAGMA home.user_version").fetchone()
+    _schema(connection, version, findings)
     for table, key in TABLES.items():
-        _table(connection, table, key.split(", "), unreplayed, findings)
+        left_out = {one for (of, one), since in _CHANGED.items() if of == table and version < since}
+        left_out |= PRESENCE.get(table, frozenset())
+        _table(connection, table, key.split(", "), left_out, unreplayed, findings)
 
 
-def _schema(connection: sqlite3.Connection, findings: Findings) -> None:
+def _schema(connection: sqlite3.Connection, version: int, findings: Findings) -> None:
     """Tables and indexes themselves."""
     query = "SELECT name, sql FROM {}.sqlite_master WHERE sql IS NOT NULL"
-    should = set(connection.execute(query.format("main")))
     found = set(fetch(connection, query.format("home")))
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        schema.migrate(empty, version)
+        should = set(empty.execute(query.format("main")))
     for name, _ in sorted(should ^ found, key=repr):
         findings.add("table", f"The definition of {name} is not as it was made.", table=name)
 
@@ -37,11 +47,14 @@ def _table(
     connection: sqlite3.Connection,
     table: str,
     key: list[str],
+    left_out: Collection[str],
     unreplayed: Collection[str],
     findings: Findings,
 ) -> None:
+    there = {row[1] for row in connection.execute(f"PRAGMA home.table_info({table})")}
     names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
-    columns = [name for name in names if name not in PRESENCE.get(table, ())]
+    there |= set(key)
+    columns = [name for name in names if name in there and name not in left_out]
     should = _differing(connection, table, columns, key, "main", "home")
     found = _differing(connection, table, columns, key, "home", "main")
     owner = "id" if table == "rollouts" else "rollout"
