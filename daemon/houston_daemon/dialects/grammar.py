@@ -15,7 +15,7 @@ from houston_daemon.environments.protocol import ToolSpec
 _FRAME = 48
 """Tokens for braces, keys and the tool's name."""
 _NUMBER = 1_000_000_000
-_DROPPED = {"description", "default", "title", "examples", "$schema"}
+_DROPPED = {"description", "default", "title", "examples", "$schema", "contentMediaType"}
 
 
 def answer_schema(tools: Sequence[ToolSpec], answer_tokens: int) -> dict[str, Any]:
@@ -82,4 +82,9 @@ def _bounded(schema: Mapping[str, Any], characters: int) -> dict[str, Any]:
     elif kind == "array":
         bounded.setdefault("maxItems", 8)
         bounded["items"] = _bounded(schema.get("items", {"type": "string"}), characters // 8)
+    elif kind == "object":
+        members = schema.get("properties", {})
+        share = characters // (len(members) or 1)
+        each = {key: _bounded(member, share) for key, member in members.items()}
+        bounded = _closed(each, schema.get("required", ()))
     return bounded

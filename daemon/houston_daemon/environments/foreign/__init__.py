@@ -1,0 +1,1 @@
+"""Tools that somebody else describes: made safe to show, to decode under, and to check."""

@@ -1,0 +1,185 @@
+"""Anybody's JSON schema of a tool's arguments, as one that can be decoded under and shown.
+
+Every string, number and list gets bounds; references are resolved; what a grammar cannot bound (any
+value, a map of any keys, a type within itself) becomes a string that holds JSON text, marked by
+`contentMediaType`, and is decoded before the call (`checking.decoded`). Texts are made safe: a
+description comes from a server, and must not speak in a person's name.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from houston_shared.real_user import disarm
+from houston_shared.safe_text import safe
+
+JSON_TEXT = "application/json"
+_DEPTH = 6
+_LONGEST = 8_000
+"""Characters of a string that names no length."""
+_NUMBER = 1_000_000_000
+_MOST = {"items": 50, "options": 8, "words": 100, "properties": 60}
+_WORD = 200
+_DESCRIPTION = 400
+
+
+def bounded(schema: Any) -> dict[str, Any]:
+    """The schema of an arguments object (`type: object`), safe and bounded."""
+    whole = schema if isinstance(schema, Mapping) else {}
+    made = _object(_resolved(whole, whole), whole, 0)
+    return made or {
+        "type": "object",
+        "properties": {},
+        "required": [],
+        "additionalProperties": False,
+    }
+
+
+def said(text: Any, longest: int = _DESCRIPTION) -> str:
+    """A server's text on one line, safe to show."""
+    words = " ".join(text.split()) if isinstance(text, str) else ""
+    return disarm(str(safe(words[:longest]))).text
+
+
+def _any(schema: Any, whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """One value's schema."""
+    found = _resolved(schema, whole)
+    if depth > _DEPTH or not found:
+        made: dict[str, Any] = _json_text()
+    elif "const" in found or "enum" in found:
+        made = _words(found.get("enum", [found.get("const")]))
+    elif options := _options(found):
+        made = _one_of([_any(one, whole, depth + 1) for one in options[: _MOST["options"]]])
+    else:
+        made = _typed(found, whole, depth)
+    if text := said(found.get("description")):
+        made["description"] = f"{text} (JSON text)" if _is_json(made) else text
+    if isinstance(found.get("default"), bool | int | float) or found.get("default") == "":
+        made["default"] = found["default"]
+    return made
+
+
+def _typed(found: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    match found.get("type", "object" if "properties" in found else None):
+        case "string":
+            return _text(found)
+        case "integer":
+            return {"type": "integer", **_range(found, 1)}
+        case "number":
+            return {"type": "number", **_range(found, 0)}
+        case "boolean" | "null" as kind:
+            return {"type": kind}
+        case "array":
+            items = _any(found.get("items", {}), whole, depth + 1)
+            most = _whole(found.get("maxItems"), _MOST["items"])
+            least = min(_whole(found.get("minItems"), 0), most)
+            limits = {"maxItems": most} | ({"minItems": least} if least else {})
+            return {"type": "array", "items": items, **limits}
+        case "object":
+            return _object(found, whole, depth) or _json_text()
+        case _:
+            return _json_text()
+
+
+def _object(
+    found: Mapping[str, Any], whole: Mapping[str, Any], depth: int
+) -> dict[str, Any] | None:
+    """An object with named members; None for a map of any keys."""
+    members = found.get("properties")
+    if not isinstance(members, Mapping) or not members:
+        return None
+    names = [name for name in members if _is_name(name)][: _MOST["properties"]]
+    required = found.get("required")
+    needed = [name for name in required if name in names] if isinstance(required, list) else []
+    return {
+        "type": "object",
+        "properties": {name: _any(members[name], whole, depth + 1) for name in names},
+        "required": needed,
+        "additionalProperties": False,
+    }
+
+
+def _resolved(schema: Any, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with references followed and `allOf` joined; empty for any value."""
+    found = dict(schema) if isinstance(schema, Mapping) else {}
+    for _ in range(_DEPTH):
+        target = found.pop("$ref", None)
+        if target is not None:
+            found = {**_at(whole, target), **found}
+        parts = found.pop("allOf", None)
+        for part in parts if isinstance(parts, list) else []:
+            found = {**(part if isinstance(part, Mapping) else {}), **found}
+        if "$ref" not in found and "allOf" not in found:
+            return found
+    return {}
+
+
+def _at(whole: Mapping[str, Any], target: Any) -> Mapping[str, Any]:
+    place: Any = whole
+    if not isinstance(target, str) or not target.startswith("#/"):
+        return {}
+    for key in target[2:].split("/"):
+        key = key.replace("~1", "/").replace("~0", "~")
+        place = place.get(key) if isinstance(place, Mapping) else None
+    return place if isinstance(place, Mapping) else {}
+
+
+def _options(found: Mapping[str, Any]) -> list[Any]:
+    for key in ("anyOf", "oneOf"):
+        if isinstance(found.get(key), list) and found[key]:
+            return list(found[key])
+    kinds = found.get("type")
+    return [{**found, "type": kind} for kind in kinds] if isinstance(kinds, list) else []
+
+
+def _one_of(options: list[dict[str, Any]]) -> dict[str, Any]:
+    return options[0] if len(options) == 1 else {"anyOf": options}
+
+
+def _words(values: Any) -> dict[str, Any]:
+    """Plain values to choose from; others cannot be shown as words."""
+    plain = [one for one in values if one is None or isinstance(one, str | int | float)]
+    long = [one for one in plain if isinstance(one, str) and said(one, _WORD) != one]
+    if not plain or len(plain) != len(values) or len(plain) > _MOST["words"] or long:
+        return _json_text()
+    return {"enum": plain}
+
+
+def _text(found: Mapping[str, Any]) -> dict[str, Any]:
+    most = _whole(found.get("maxLength"), _LONGEST)
+    least = min(_whole(found.get("minLength"), 0), most)
+    return {"type": "string", "maxLength": most} | ({"minLength": least} if least else {})
+
+
+def _range(found: Mapping[str, Any], step: int) -> dict[str, Any]:
+    """Bounds; an exclusive one is a step further for integers and taken as it is for others."""
+    low = _bound(found, "minimum", "exclusiveMinimum", step)
+    high = _bound(found, "maximum", "exclusiveMaximum", -step)
+    low = min(-_NUMBER, -_NUMBER if high is None else high) if low is None else low
+    return {"minimum": low, "maximum": max(low, _NUMBER if high is None else high)}
+
+
+def _bound(found: Mapping[str, Any], key: str, exclusive: str, step: int) -> float | None:
+    for name, add in ((key, 0), (exclusive, step)):
+        value = found.get(name)
+        sound = isinstance(value, int | float) and not isinstance(value, bool)
+        if sound and math.isfinite(value):  # type: ignore[arg-type]
+            return value + add  # type: ignore[operator]
+    return None
+
+
+def _whole(value: Any, most: int) -> int:
+    sound = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return min(value, most) if sound and (most or value) else most
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= 64 and said(name, 64) == name
+
+
+def _json_text() -> dict[str, Any]:
+    return {"type": "string", "maxLength": _LONGEST, "contentMediaType": JSON_TEXT}
+
+
+def _is_json(schema: Mapping[str, Any]) -> bool:
+    return schema.get("contentMediaType") == JSON_TEXT

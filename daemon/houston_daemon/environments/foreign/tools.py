@@ -1,0 +1,108 @@
+"""Tools of others beside our own, under names that a model can write, each name once.
+
+A tool keeps its name; where two have the same, or one has a name of ours, its source stands
+before it.
+"""
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments.arguments import Catalog
+from houston_daemon.environments.foreign import schema
+from houston_daemon.environments.foreign.checking import decoded, trouble
+from houston_daemon.environments.protocol import ToolSpec
+from houston_shared.records import Call
+
+MOST_TOOLS = 200
+_RESERVED = ("eval",)
+_UNSOUND = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool as its source describes it."""
+
+    source: str
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ForeignTools:
+    """What a rollout can call: its own actions, and what others offer."""
+
+    def __init__(self, own: Catalog, offered: Iterable[Offered], allowed: Sequence[str]) -> None:
+        """allowed: names that the task chooses, as models see them; empty for all."""
+        taken = {tool.name for tool in own.tools} | set(_RESERVED)
+        self._own = own
+        self._offered: dict[str, Offered] = {}
+        for name, tool in _named(list(offered)[:MOST_TOOLS], taken):
+            if not allowed or name in allowed:
+                self._offered[name] = tool
+        theirs = [_spec(name, tool) for name, tool in self._offered.items()]
+        ours = [tool for tool in own.tools if not allowed or tool.name in allowed]
+        self.tools: tuple[ToolSpec, ...] = (*theirs, *ours)
+        self._schemas = {tool.name: tool.parameters for tool in theirs}
+
+    def find(self, name: str) -> Offered | None:
+        """Whose tool it is, and its name there; None for one of our own."""
+        return self._offered.get(name)
+
+    def check(self, call: Call) -> Call:
+        """The call, or with `error` saying what is wrong with it."""
+        if call.error:
+            return call
+        if call.name in self._schemas:
+            found = _text(call.arguments) or trouble(call.arguments, self._schemas[call.name])
+            return msgspec.structs.replace(call, error=f"{call.name}: {found}." if found else "")
+        if any(tool.name == call.name for tool in self.tools):
+            return self._own.check(call)
+        names = [tool.name for tool in self.tools]
+        near = difflib.get_close_matches(call.name, names, n=2)
+        hint = (
+            f"Did you mean {' or '.join(near)}?" if near else f"The tools are {', '.join(names)}."
+        )
+        return msgspec.structs.replace(call, error=f"There is no tool {call.name[:60]!r}. {hint}")
+
+    def arguments(self, call: Call) -> dict[str, Any]:
+        """A checked call's arguments as its source takes them."""
+        found: dict[str, Any] = decoded(call.arguments, self._schemas[call.name])
+        return found
+
+
+def _spec(name: str, tool: Offered) -> ToolSpec:
+    described = schema.said(tool.description, 1_000)
+    return ToolSpec(name, described, schema.bounded(tool.parameters), tool.source)
+
+
+def _named(offered: Sequence[Offered], taken: set[str]) -> Iterable[tuple[str, Offered]]:
+    counts = Counter(_sound(tool.name) for tool in offered)
+    used = set(taken)
+    for tool in offered:
+        name = _sound(tool.name)
+        if counts[name] > 1 or name in used:
+            name = _sound(f"{tool.source}_{tool.name}")
+        if not name or name in used:
+            continue  # the same source names it twice: it cannot tell the two apart either
+        used.add(name)
+        yield name, tool
+
+
+def _sound(name: str) -> str:
+    return _UNSOUND.sub("_", name)[:64].strip("_-")
+
+
+def _text(arguments: Any) -> str:
+    """JSON can spell half a surrogate pair, which is no character anywhere."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "the arguments hold half a surrogate pair, which is no character"
+    return ""

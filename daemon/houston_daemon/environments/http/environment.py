@@ -1,0 +1,149 @@
+"""http as the loop sees it: a simulator's tools, its answers, its score.
+
+The simulator may be away, slow, wrong or restarted at any moment: while a rollout starts or goes on
+it is paused for a person, in a step it is an observation.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from houston_daemon.environments.foreign.tools import ForeignTools
+from houston_daemon.environments.http import catalog
+from houston_daemon.environments.http.client import Client, SimulatorFailed
+from houston_daemon.environments.http.observations import Finish, Scored, Seen
+from houston_daemon.environments.http.session import Session
+from houston_daemon.environments.http.state import Taken
+from houston_daemon.environments.interruption import BrokenOff, unless_stopped
+from houston_daemon.environments.observation import Failed, Interrupted, Observation
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.result import result
+from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.safe_text import safe
+from houston_shared.secret_values import redact
+from houston_shared.task import Task
+
+log = logging.getLogger(__name__)
+SCORE = "eval"
+"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
+
+
+class HttpEnvironment:
+    """A simulator for one rollout. See `protocol.Environment`."""
+
+    def __init__(self, spec: RolloutSpec, task: Task, characters: int, key: str) -> None:
+        """key: sent as a bearer token; empty for none."""
+        settings = task.http
+        self._task = task
+        self._characters = characters
+        self._client = Client(settings.url, settings.seconds, settings.patience_seconds, key)
+        self._session = Session(spec, self._client, task.settings)
+        self._tools = ForeignTools(catalog.OWN, (), task.tools)
+        self._over = False
+        self.tools: Sequence[ToolSpec] = ()
+        self.brief = ""
+
+    async def open(self, begun: bool = False) -> None:
+        """Begin an episode, or go on. Raises NeedsPerson while the simulator is away."""
+        await self._session.open(begun)
+        state = self._session.state
+        self._tools = ForeignTools(catalog.OWN, catalog.offered(state.start), self._task.tools)
+        self.tools = self._tools.tools
+        self.brief = str(safe(redact(state.start.text)))[: self._characters]
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        if self._task.http.score and call.name == SCORE and not call.arguments and not call.error:
+            return call
+        return self._tools.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Nothing here sleeps."""
+        return 0.0
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call; what goes wrong is an observation."""
+        begun = time.monotonic()
+        call = self.check(call)
+        return await self._result(call, await self._observe(call, standing, stop), begun)
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """What the simulator did is not done again: where it tells, the call is run or found."""
+        begun, call = time.monotonic(), self.check(intent.call)
+        foreign = self._tools.find(call.name)
+        if call.error or foreign is None or self._session.state.start.repeatable:
+            return await self.act(call, standing, stop)
+        error = "The daemon went down during the action."
+        try:
+            done = await unless_stopped(self._session.was_done(self._taken(call)), stop)
+        except (SimulatorFailed, BrokenOff) as problem:
+            return await self._result(call, Interrupted(error=error, now=str(problem)), begun)
+        if done is False:
+            return await self.act(call, standing, stop)
+        now = "The simulator did it; what it answered is lost." if done else ""
+        return await self._result(call, Interrupted(error=error, now=now), begun)
+
+    async def close_step(self, step: int) -> Closing:
+        """Nothing changes here but the record of the session, which is on disk."""
+        return Closing()
+
+    async def close(self, ended: bool) -> None:
+        """Let go; with `ended`, tell the simulator."""
+        if ended:
+            await self._session.end()
+        await self._client.close()
+
+    async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+        seconds = round(time.monotonic() - begun, 6)
+        return await asyncio.to_thread(result, call, observation, self._characters, seconds)
+
+    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.error:
+            return Failed(error=call.error)
+        try:
+            return await self._do(call, standing, stop)
+        except SimulatorFailed as problem:
+            known = "" if problem.done is not None else " Whether it was done is unknown."
+            return Failed(error=f"{problem}{known}")
+        except BrokenOff as problem:
+            return Failed(error=f"{problem} Whether it was done is unknown.")
+        except Exception:  # an exception in a tool is an observation
+            log.exception("%s", call.name)
+            return Failed(
+                error=f"{call.name} failed inside Houston; the log of the rollout says why."
+            )
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if self._tools.find(call.name) is not None:
+            return await unless_stopped(self._step(call), stop)
+        if call.name == SCORE:
+            return await self._score(standing)
+        least = self._task.budget.minimum_steps
+        if standing.step < least:
+            error = f"finish is refused before step {least}; this is step {standing.step}."
+            return Finish(success=False, error=error, finished=False)
+        self._over = True
+        return Finish(finished=True)
+
+    async def _step(self, call: Call) -> Observation:
+        if self._session.state.done:
+            return Failed(error="The episode is over.")
+        answer = await self._session.step(self._taken(call))
+        return Seen(
+            success=answer.success,
+            text=answer.text,
+            finished=answer.done,
+            more=dict(answer.fields),
+        )
+
+    async def _score(self, standing: Standing) -> Observation:
+        spent = not standing.steps_left or standing.seconds_left <= 0
+        if not (spent or self._over or self._session.state.done):
+            return Failed(error="There is no tool 'eval'; finish ends the episode.")
+        return Scored(overall_score=(await self._session.score()).overall_score)
+
+    def _taken(self, call: Call) -> Taken:
+        tool = self._tools.find(call.name)
+        assert tool is not None
+        return Taken(call.id, tool.name, self._tools.arguments(call))
