@@ -1,8 +1,10 @@
 """Archived rollouts and erased texts: the bytes are gone, the chain holds, the rest goes on."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +275,21 @@ def test_a_kill_before_the_files_go_leaves_none_behind_the_next_start(tmp_path: 
     Station(station.home.path).start().stop()
     assert _blobs(station.home) == []
     assert verify(station.home).findings == ()
+
+
+def test_a_damaged_word_of_an_erasure_keeps_no_daemon_from_starting(tmp_path: Path) -> None:
+    station = Station(tmp_path / "home").start()
+    rollout, _ = leaky(station)
+    houston(station.home, "rollout", "archive", rollout, "--yes")
+    station.stop()
+    for damage in ("substr(body, 2) || x'00'", "x'c1c1'", "NULL"):
+        with closing(sqlite3.connect(station.home.database)) as connection:
+            connection.execute(f"UPDATE events SET body = {damage} WHERE kind = 'erased'")
+            connection.commit()
+        station = Station(station.home.path).start()
+        station.working().step(1)
+        station.stop()
+    assert not verify(station.home).sound
 
 
 def _blobs(home: Home) -> list[Path]:

@@ -4,6 +4,7 @@ What is left of a body, `upkeep.remainder` decides; which events, whoever asks. 
 have ended: a worker would go on from what is erased. Derived rows are made anew from what is left.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from houston_shared.store import blobs, bodies, chain, schema
 from houston_shared.store.in_order import OF_ROLLOUT
 from houston_shared.wire import Done, EraseBodies
 
+LOGGER = logging.getLogger("houston.recorder")
 LIMIT = 2_000
 """Events of one message."""
 SHORTEST = 4
@@ -158,13 +160,18 @@ def _overwriting(connection: sqlite3.Connection) -> Iterator[None]:
 def finish(store: Store) -> None:
     """Remove files that an erasure named shortly before its daemon died.
 
-    Only between two transactions, and while no body is on its way to disk.
+    Only between two transactions, and while no body is on its way to disk. A damaged word of one
+    keeps nobody from starting; `verify` finds it.
     """
     rows = store.connection.execute(
-        "SELECT body FROM events WHERE seq > ? AND kind = 'erased'", (store.journal.seq - _RECENT,)
+        "SELECT seq, CAST(body AS BLOB), body_hash FROM events WHERE seq > ? AND kind = 'erased'",
+        (store.journal.seq - _RECENT,),
     ).fetchall()
-    for (body,) in rows:
-        _unlink(store, msgspec.msgpack.decode(body, type=bodies.Erased).blobs)
+    for seq, body, digest in rows:
+        if isinstance(body, bytes) and chain.body_hash(body) == digest:
+            _unlink(store, msgspec.msgpack.decode(body, type=bodies.Erased).blobs)
+        else:
+            LOGGER.error("event %s, which erased texts, is damaged; next: houston verify", seq)
 
 
 def _unlink(store: Store, files: Iterable[str]) -> None:
