@@ -5,9 +5,8 @@ from houston_shared.store.queries.world import Evaluation
 
 
 def evaluation(number: int, score: float | None, state: str) -> Evaluation:
-    return Evaluation(
-        number=number, step=number * 2, score=score, state=state, seconds=1.0, seq=1, at=1
-    )
+    fields = {"number": number, "step": number * 2, "score": score, "state": state}
+    return Evaluation(rollout="r1", seconds=1.0, seq=1, at=1, **fields)
 
 
 def test_an_evaluation_that_used_no_submission_has_no_number() -> None:

@@ -49,7 +49,7 @@ class Recorder:
         # Ids are drawn by chance; what is compared must not be.
         with pytest.MonkeyPatch.context() as patch:
             names = iter(rollouts)
-            patch.setattr(operate, "_free_id", lambda store, task: next(names))
+            patch.setattr(operate, "free_id", lambda store, task: next(names))
             start = wire.StartRollouts(request="r", specs=(spec(),) * len(rollouts))
             self.answers([lambda store: operate.start(store, start, _me())])
         self.answers([_assign(rollout) for rollout in rollouts])
