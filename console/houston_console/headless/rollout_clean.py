@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from houston_console.headless import asking, options
 from houston_console.headless.following import Following
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         )
         look = f"houston rollout show {wanted[0]}"
         seq = asking.ask(loaded, message, "It may have been freed.", look).seq
-        found = _wait(loaded, reader, wanted, seq)
+        found = _wait(loaded, reader, wanted, _Asked(seq, arguments.snapshots))
     _show(found, arguments.json)
     return int(ExitCode.DONE if all(one.whole for one in found.values()) else ExitCode.FAILED)
 
@@ -102,7 +103,14 @@ def _enough(last: Cleaning, snapshots: bool) -> bool:
     return last.whole and (last.body.snapshots or not snapshots)
 
 
-def _wait(loaded: Loaded, reader: Reader, wanted: list[str], seq: int) -> dict[str, Cleaning]:
+class _Asked(NamedTuple):
+    """What tells this command's own answer from one to somebody else who asked for less."""
+
+    seq: int
+    snapshots: bool
+
+
+def _wait(loaded: Loaded, reader: Reader, wanted: list[str], asked: _Asked) -> dict[str, Cleaning]:
     """What was freed of each; raises HoustonError (75 when it takes too long)."""
     found: dict[str, Cleaning] = {}
     end = time.monotonic() + WAIT_SECONDS
@@ -110,7 +118,7 @@ def _wait(loaded: Loaded, reader: Reader, wanted: list[str], seq: int) -> dict[s
         while True:
             for rollout in wanted:
                 if rollout not in found:
-                    last = following.read(lambda one=rollout: _since(one, seq))  # type: ignore[misc]
+                    last = following.read(lambda one=rollout: _answer(one, asked))  # type: ignore[misc]
                     found |= {rollout: last} if last else {}
             if len(found) == len(wanted):
                 return {rollout: found[rollout] for rollout in wanted}
@@ -130,9 +138,11 @@ def _wait(loaded: Loaded, reader: Reader, wanted: list[str], seq: int) -> dict[s
                 )
 
 
-def _since(rollout: str, seq: int) -> Plan[Cleaning | None]:
+def _answer(rollout: str, asked: _Asked) -> Plan[Cleaning | None]:
     last = yield from cleaned.of(rollout)
-    return last if last and last.seq > seq else None
+    if last is None or last.seq <= asked.seq:
+        return None
+    return last if _enough(last, asked.snapshots) or not last.whole else None
 
 
 def _show(found: dict[str, Cleaning], json: bool) -> None:

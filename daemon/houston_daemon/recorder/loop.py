@@ -171,8 +171,7 @@ class Loop:
     def _freed(self) -> list[Work]:
         """Hosts are freed beside the recorder; what came of it is stored with the batch."""
         if self._cleaner.free and not self._freeing and self._store.cleaning:
-            self._freeing = {one.order.rollout: one for one in self._store.cleaning}
-            self._store.cleaning.clear()
+            self._freeing = cleaning.portion(self._store.cleaning)
             self._cleaner.begin([one.order for one in self._freeing.values()])
         found: list[Work] = []
         for report in self._cleaner.hear():

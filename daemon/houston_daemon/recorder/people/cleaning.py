@@ -41,13 +41,25 @@ def clean(store: Store, message: CleanRollouts, author: Author) -> Done:
     if not 0 < len(message.rollouts) <= LIMIT:
         raise denial(f"Name 1 to {LIMIT} rollouts.", code=ExitCode.USAGE)
     before = store.journal.seq
-    asked = [Asked(_order(store, one, message), author) for one in message.rollouts]
+    named = dict.fromkeys(message.rollouts)
+    asked = [Asked(_order(store, one, message), author) for one in named]
     for one in asked:
         if not Path(one.order.root).is_absolute():  # it keeps nothing on a host
             note(store, one, Report(one.order.rollout, 0))
     somewhere = [one for one in asked if Path(one.order.root).is_absolute()]
     store.later.append(lambda: store.cleaning.extend(somewhere))
     return Done(seq=before)
+
+
+def portion(waiting: list[Asked]) -> dict[str, Asked]:
+    """Take out of `waiting` what one process does: each rollout once, for who asked first.
+
+    Who else asked for the same has an answer of their own: they may have asked for more.
+    """
+    taken: dict[str, Asked] = {}
+    rest = [one for one in waiting if taken.setdefault(one.order.rollout, one) is not one]
+    waiting[:] = rest
+    return taken
 
 
 def note(store: Store, asked: Asked, report: Report) -> None:

@@ -58,20 +58,16 @@ class Cleaner:
         command = [sys.executable, "-m", "houston_daemon.recorder.upkeep.cleaning"]
         command += [str(os.getpid()), str(self._home.path)]
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-                start_new_session=True,
-            )  # fmt: skip
+            with os.fdopen(os.memfd_create("orders"), "w+b") as told:  # a pipe would make it wait
+                told.write(msgspec.json.encode(list(orders)))
+                told.seek(0)
+                process = subprocess.Popen(
+                    command, stdin=told, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+                )
         except OSError as problem:
             LOGGER.error("hosts cannot be freed: %s", problem)
             return
-        assert process.stdin
         assert process.stdout
-        try:
-            process.stdin.write(msgspec.json.encode(list(self._open.values())))
-            process.stdin.close()
-        except BrokenPipeError:
-            LOGGER.error("hosts cannot be freed: the process for it ended at once")
         os.set_blocking(process.stdout.fileno(), False)
         self._process, self._rest = process, b""
 
@@ -108,7 +104,6 @@ class Cleaner:
 
     def _close(self, process: "subprocess.Popen[bytes]") -> None:
         process.wait()
-        for end in (process.stdin, process.stdout):
-            if end is not None:
-                end.close()
+        if process.stdout is not None:
+            process.stdout.close()
         self._process = None

@@ -1,0 +1,59 @@
+"""What the recorder makes of orders to free hosts: each asker has an answer, and none waits."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from houston_daemon.recorder.upkeep.cleaner import Cleaner, Order
+from houston_shared import wire
+from houston_shared.home import Home
+from houston_shared.store.bodies import Cleaned
+from tests.support import recorder_client
+from tests.support.recorder_client import Station, until
+
+
+def test_each_who_asks_for_the_same_rollout_is_answered(tmp_path: Path) -> None:
+    """The second asked for more than the first: that must not be forgotten over it."""
+    station = Station(tmp_path / "home").start()
+    root = tmp_path / "host"
+    person = station.person()
+    spec = msgspec.structs.replace(recorder_client.spec("script:x"), host_root=str(root))
+    (rollout,) = person.ask(wire.StartRollouts(request="r" * 16, specs=(spec,))).rollouts
+    person.ask(wire.Steer(rollout=rollout, action="cancel"))
+    for name in ("workspace", "shadow"):
+        (root / "rollouts" / rollout / name).mkdir(parents=True)
+        (root / "rollouts" / rollout / name / "file").write_bytes(bytes(100_000))
+
+    asked = [
+        wire.CleanRollouts(rollouts=(rollout, rollout), claimed="alice"),
+        wire.CleanRollouts(rollouts=(rollout,), snapshots=True, claimed="bob"),
+    ]
+    waiting = [person.send(one) for one in asked]
+    assert [type(person.receive(one)) for one in waiting] == [wire.Done, wire.Done]
+    query = "SELECT body FROM events WHERE kind = 'cleaned' ORDER BY seq"
+    until(lambda: len(station.query(query)) == 2, 30)
+    told = [msgspec.msgpack.decode(body, type=Cleaned) for (body,) in station.query(query)]
+    assert [(one.by, one.snapshots, one.left) for one in told] == [
+        ("person:alice", False, ""), ("person:bob", True, ""),
+    ]  # fmt: skip
+    assert all(one.bytes > 0 for one in told)
+    assert not (root / "rollouts" / rollout).exists()
+    station.stop()
+
+
+def test_orders_are_handed_over_however_late_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorder answers workers meanwhile: it never waits for who frees hosts."""
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    cleaner = Cleaner(Home(tmp_path))
+    orders = [Order("/nowhere" * 20, f"r-{number}", False) for number in range(5_000)]
+    cleaner.begin(orders)
+    assert cleaner.hear() == []
+    cleaner.stop()
+    assert len(cleaner.hear()) == len(orders), "nothing was done of it, which is said"
