@@ -25,6 +25,7 @@ from houston_daemon.service.births import Births, Lost
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.forcing import CUT_SHORT, Forcing
+from houston_daemon.service.gpu_rollouts import RolloutGpus
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
 from houston_daemon.service.log import LOGGER
@@ -78,6 +79,7 @@ class Supervisor:
         leftovers: Leftovers,
         logs: Logs,
         forcing: Forcing,
+        gpus: RolloutGpus,
     ) -> None:
         self._loaded = loaded
         self._recorder = recorder
@@ -89,6 +91,7 @@ class Supervisor:
         self._logs = logs
         self._nightly = Nightly(loaded)
         self._forcing = forcing
+        self._gpus = gpus
         self._leaving: _Leaving | None = None
         self.failure = ""
         """What ended the recorder; empty while it lives."""
@@ -166,7 +169,13 @@ class Supervisor:
         states = self._engines.states
         states |= failing(states, self._standings)
         return Reported(
-            len(self._workers), states, self._error, restarts, troubles, self._nightly.newest
+            len(self._workers),
+            states,
+            self._error,
+            restarts,
+            troubles,
+            self._nightly.newest,
+            self._gpus.told(),
         )
 
     def _hung_up(self) -> None:
@@ -183,12 +192,13 @@ class Supervisor:
     def _fill(self) -> None:
         standings = self._read()
         self._engines.use(standing.engine for standing in standings.values())
-        self._workers.fill(time.monotonic(), standings, self._engines.reachable)
+        self._workers.fill(time.monotonic(), standings, self._engines.reachable, self._gpus.ready)
 
     def _read(self) -> dict[str, Standing]:
         """How rollouts stand; as last read while the disk is too full to read."""
         try:
             self._leftovers.look(self._workers)
+            self._gpus.look()
             self._standings = read_standings(self._loaded.home.database)
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)

@@ -87,6 +87,10 @@ class Engine(Settings, frozen=True):
     """For `script` and `recorded`: the JSON Lines file, from the folder of this file."""
     environment: dict[str, str] = {}
     """Extra environment of a child."""
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    """GPUs of this machine that a child leases and alone sees; 0 leases none and sees all."""
+    gpus_shared: bool = False
+    """Whether they may be shared with rollouts and trainers that say the same."""
 
 
 Theme = Literal[
@@ -280,6 +284,11 @@ class Loaded(msgspec.Struct, frozen=True):
             f"There is no host {name!r} in {self.source}; known: {known}.",
             next=f"Add a table [hosts.{name}] with `ssh` to it.",
         )
+
+    def gpus(self, name: str) -> int:
+        """How many GPUs a host has for rollouts, engines and trainers."""
+        hosts = self.config.hosts
+        return hosts.gpus if name == LOCAL else self.host(name).gpus
 
     @property
     def host_root(self) -> Path:

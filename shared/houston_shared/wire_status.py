@@ -52,3 +52,5 @@ class Status(Wire, frozen=True, kw_only=True):
     """Seconds since the newest backup of the home's own; None where there is none."""
     backup_event: int = 0
     """The newest event that it holds."""
+    gpus: dict[str, str] = {}
+    """Host → how many of its GPUs are leased and by whom; `waiting` → who waits for what."""

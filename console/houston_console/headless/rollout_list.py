@@ -8,7 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from houston_console.headless import full_disk, options
+from houston_console.headless import full_disk, gpu_waits, options
 from houston_console.headless.page import GAP, Page, Span, span
 from houston_console.headless.spoken import cut, duration, score, standing
 from houston_shared import out
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         archives = reader.run(archived.all_places()) if found else {}
         marked = reader.run(attention.recent(states=attention.ALIVE, reasons=arguments.json))
         stood = last_known.as_of(reader)
-    found = full_disk.as_it_is(found, loaded.home)
+    found = gpu_waits.as_it_is(full_disk.as_it_is(found, loaded.home), loaded.home)
     if arguments.json:
         for one in found:
             archive = {"archive": archives[one.id]} if one.id in archives else {}

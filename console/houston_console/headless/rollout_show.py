@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from houston_console.headless import full_disk, options
+from houston_console.headless import full_disk, gpu_waits, options
 from houston_console.headless.page import Page, span
 from houston_console.headless.spoken import duration, local_of, score, standing
 from houston_shared import out
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     with Reader(loaded.home) as reader:
         one, facts, scores = reader.run(_read(arguments.rollout))
         stood = last_known.as_of(reader)
-    (one,) = full_disk.as_it_is([one], loaded.home)
+    (one,) = gpu_waits.as_it_is(full_disk.as_it_is([one], loaded.home), loaded.home)
     if arguments.json:
         line = {**views.rollout(one), **facts, "scores": _scores(scores)}
         out.json_line({**line, "as_of": stood and iso(stood)})

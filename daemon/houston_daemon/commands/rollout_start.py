@@ -26,6 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     number = whole(1, START_LIMIT)
     parser.add_argument("-n", type=number, default=1, metavar="N", help="how many rollouts (1)")
     parser.add_argument("--seed", type=whole(), help="seed of the first; random without")
+    parser.add_argument(
+        "--share-gpus", action="store_true", help="their GPUs may be shared with others of the kind"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
 
 
@@ -40,7 +43,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         running = status.engines if isinstance(status, Status) else {}
     rollouts.check_engine(loaded, engine, running)
     rollouts.check_machine(task)
-    specs = rollouts.specs(loaded, task, engine, arguments.n, arguments.seed)
+    specs = rollouts.specs(loaded, task, engine, arguments.n, arguments.seed, arguments.share_gpus)
     message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
     done = send(loaded.home, message, "They may have been queued.", "houston rollout list")
     for rollout in done.rollouts:

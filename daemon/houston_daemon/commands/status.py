@@ -124,6 +124,8 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
     out.line(f"  rollouts  {counts or 'none'}; {_count(status.workers, 'workers')}")
     for name, state in sorted(status.engines.items()):
         out.line(f"  engine    {name}: {state}")
+    for name, said in status.gpus.items():
+        out.line(f"  gpus      {name}: {said}")
     for one in waiting:
         out.line(f"  engine    {one.engine}: {one.said}")
     out.line(

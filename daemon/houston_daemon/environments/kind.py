@@ -4,9 +4,9 @@ The module that holds it imports lightly: what the environment needs is imported
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from houston_daemon.environments.protocol import Environment, WaitingForSlot
+from houston_daemon.environments.protocol import Environment, Gpus, WaitingForSlot
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask, Task
 
@@ -22,6 +22,8 @@ class Making:
     waiting_for_slot: WaitingForSlot | None = None
     owner: str = ""
     """The home whose rollout it is."""
+    gpus: Gpus = field(default_factory=dict)
+    """What it has leased."""
 
 
 def _sound(task: LoadedTask) -> None:

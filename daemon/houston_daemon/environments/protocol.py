@@ -127,6 +127,8 @@ class Environment(Protocol):
         ...
 
 
+Gpus = Mapping[str, tuple[int, ...]]
+"""Host → numbers of the GPUs there that the rollout has leased."""
 WaitingForSlot = Callable[[bool], None]
 """Told True when a call begins to wait for an evaluation slot and False when that ends; the time
 between is not active time."""

@@ -62,6 +62,8 @@ class Reported:
     """What keeps ending → how often, when it is tried again, what it said last."""
     backup: tuple[float, int] | None = None
     """When the newest backup was made (POSIX time), and which event; None without one."""
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    """Host → which of its GPUs are leased; `waiting` → who waits for one."""
 
 
 RecorderEvent = Wanted | StopAsked | RecorderFailed

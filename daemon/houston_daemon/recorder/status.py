@@ -71,6 +71,7 @@ class StatusBoard:
             troubles=dict(self.reported.troubles),
             backup_age=max(0.0, time.time() - backup[0]) if backup else None,
             backup_event=backup[1] if backup else 0,
+            gpus=dict(self.reported.gpus),
             acked=gauges.acked(),
             ack_p99_ms=gauges.ack_p99_ms(),
         )

@@ -12,7 +12,7 @@ from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
-from houston_daemon.environments.protocol import Environment
+from houston_daemon.environments.protocol import Environment, Gpus
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor
@@ -112,7 +112,7 @@ def has_begun(welcome: wire.Welcome) -> bool:
 
 
 def environment_of(
-    welcome: wire.Welcome, task: Task, window: int | None, clock: ActiveClock
+    welcome: wire.Welcome, task: Task, window: int | None, clock: ActiveClock, gpus: Gpus
 ) -> Environment:
     """The rollout's environment; nothing is touched before its `open`."""
     tokens = fitting.limits(task.budget, window).observation
@@ -122,6 +122,7 @@ def environment_of(
         waiting_for_slot=clock.hold,
         observation_characters=tokens * CHARACTERS_PER_TOKEN,
         owner=welcome.home,
+        gpus=gpus,
     )
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from houston_daemon.engines.protocol import Engine
-from houston_daemon.environments.protocol import Environment
+from houston_daemon.environments.protocol import Environment, Gpus
 from houston_daemon.rollout.begin import (
     begin,
     environment_of,
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url))
+        gpus = dict(map(_leased, asked.gpus))
+        asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus))
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)
@@ -57,12 +58,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rollout", required=True)
     parser.add_argument("--lease", type=int, required=True)
     parser.add_argument("--engine-url", default="", help="where a child engine answers")
+    leased = "GPUs that the rollout has leased on a host"
+    parser.add_argument("--gpus", action="append", default=[], metavar="HOST=0,1", help=leased)
     return parser
 
 
-async def serve(endpoint: str, rollout: str, lease: int, engine_url: str = "") -> None:
+def _leased(words: str) -> tuple[str, tuple[int, ...]]:
+    host, _, numbers = words.partition("=")
+    return host, tuple(map(int, numbers.split(",")))
+
+
+async def serve(
+    endpoint: str,
+    rollout: str,
+    lease: int,
+    engine_url: str = "",
+    gpus: Gpus | None = None,
+) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
+    gpus: the GPUs that it has, by host.
     Raises HoustonError when the recorder refuses what it says.
     """
     control = ControlState()
@@ -77,7 +92,7 @@ async def serve(endpoint: str, rollout: str, lease: int, engine_url: str = "") -
         point("worker.hello.after")
         clock = ActiveClock(welcome.active_us)
         line = Line(client, control, clock, rollout, lease)
-        await _with_heartbeat(Life(line, welcome, engine_url), line)
+        await _with_heartbeat(Life(line, welcome, engine_url, gpus or {}), line)
     except Leaving as leaving:
         log.info("left the rollout: %s", leaving.reason)
     finally:
@@ -106,7 +121,8 @@ async def _with_heartbeat(life: "Life", line: Line) -> None:
 class Life:
     """One worker's time with one rollout."""
 
-    def __init__(self, line: Line, welcome: wire.Welcome, engine_url: str) -> None:
+    def __init__(self, line: Line, welcome: wire.Welcome, engine_url: str, gpus: Gpus) -> None:
+        self._gpus = gpus
         self._line = line
         self._welcome = welcome
         self._url = engine_url
@@ -139,7 +155,9 @@ class Life:
         await line.safe_point()
         task = parse_task(welcome.spec.task)
         self._engine, settings = await ready_engine(welcome.spec, self._url, line)
-        self._environment = environment_of(welcome, task, self._engine.window, line.clock)
+        self._environment = environment_of(
+            welcome, task, self._engine.window, line.clock, self._gpus
+        )
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
         await opened(self._environment, line, begun=has_begun(welcome))

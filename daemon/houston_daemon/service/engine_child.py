@@ -20,9 +20,12 @@ from houston_daemon.service.engine_places import (
     output_pipe,
     state_file,
 )
+from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.log_pipe import LogPipe
 from houston_shared.config import Engine
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.gpu_file import visible
 from houston_shared.home import Home
 
 EMBEDDED = "houston_daemon.engines.embedded"
@@ -34,15 +37,23 @@ class Child:
     """A server that this daemon starts: the embedded one, or `vllm serve`."""
 
     def __init__(
-        self, home: Home, name: str, engine: Engine, log_bytes: int, log_files: int
+        self,
+        home: Home,
+        name: str,
+        engine: Engine,
+        log_bytes: int,
+        log_files: int,
+        gpus: GpuLedger,
     ) -> None:
         """log_bytes, log_files: size of one log file, and how many older ones are kept."""
+        self._gpus = gpus
         self._home = home
         self._name = name
         self._engine = engine
         self._pipe = LogPipe(output_pipe(home, name), engine_log(home, name), log_bytes, log_files)
         self.url = ""
         self._process: EngineProcess | None = None
+        self._visible: dict[str, str] = {}
 
     def bring_up(self) -> None:
         """Find the child of an earlier daemon, or start one on its port.
@@ -50,6 +61,7 @@ class Child:
         A child that was started with another command (the configuration changed) is ended first.
         """
         port = kept_port(self._home, self._name, self._engine)
+        self._lease()
         self._pump()
         process = self._make(port)
         found = process.adopt()
@@ -73,9 +85,19 @@ class Child:
             f"http://127.0.0.1:{port}/v1",
             state_file(self._home, self._name),
             engine_log(self._home, self._name),
-            self._engine.environment,
+            {**self._engine.environment, **self._visible},
             self._pipe.open,
         )
+
+    def _lease(self) -> None:
+        """Have the GPUs that it asks for. Raises HoustonError while they are taken."""
+        if not self._engine.gpus:
+            return
+        wanted = {LOCAL: self._engine.gpus}
+        found = self._gpus.lease(holder(self._name), wanted, self._engine.gpus_shared)
+        if isinstance(found, str):
+            raise HoustonError(f"Engine {self._name} {found}.")
+        self._visible = visible(found[LOCAL])
 
     def _pump(self) -> None:
         try:
@@ -102,6 +124,22 @@ class Child:
         """End it; waits until it is gone, by force after most of `seconds`."""
         if self._process is not None:
             self._process.stop(max(0.2, seconds - 1.0))
+        self._gpus.release(holder(self._name))
+
+
+def holder(name: str) -> str:
+    """An engine as the ledger of GPUs has it."""
+    return f"engine:{name}"
+
+
+def free_gpus(home: Home, gpus: GpuLedger) -> None:
+    """Free what engines had that ended while no daemon ran."""
+    for one in {lease.holder for lease in gpus.told().leases}:
+        name = one.removeprefix("engine:")
+        if name != one:
+            log = engine_log(home, name)
+            if not EngineProcess(name, [], "", state_file(home, name), log, {}).adopt():
+                gpus.release(one)
 
 
 def end_left_over(home: Home, seconds: float = 3.0) -> list[str]:

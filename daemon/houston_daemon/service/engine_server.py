@@ -5,11 +5,12 @@ from collections.abc import Callable
 from houston_daemon.service.engine_child import Child
 from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.engine_watch import Server
+from houston_daemon.service.gpus import GpuLedger
 from houston_shared.config import FILE_ENGINES, Engine, Loaded
 from houston_shared.errors import ConfigurationError, HoustonError
 
 
-def servers(loaded: Loaded) -> Callable[[str], Server | None]:
+def servers(loaded: Loaded, gpus: GpuLedger) -> Callable[[str], Server | None]:
     """Make the server behind an engine's name, from the configuration in force."""
 
     def make(name: str) -> Server | None:
@@ -22,7 +23,8 @@ def servers(loaded: Loaded) -> Callable[[str], Server | None]:
         if engine.url:
             return Remote(engine.url)
         settings = loaded.config.daemon
-        return Child(loaded.home, name, engine, settings.log_mb * 1_000_000, settings.log_files)
+        size = settings.log_mb * 1_000_000
+        return Child(loaded.home, name, engine, size, settings.log_files, gpus)
 
     return make
 

@@ -11,11 +11,14 @@ from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import crash, ready
 from houston_daemon.service.births import SILENT_SECONDS, Births
 from houston_daemon.service.descriptors import raise_descriptors
+from houston_daemon.service.engine_child import free_gpus
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.filesystem import refuse_network
 from houston_daemon.service.first_folders import make_folders
 from houston_daemon.service.forcing import Forcing, forced_seconds
+from houston_daemon.service.gpu_rollouts import RolloutGpus
+from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers
 from houston_daemon.service.log import LOGGER, LogFile, open_log
@@ -28,8 +31,10 @@ from houston_daemon.service.run_folder import settle
 from houston_daemon.service.systemd import MARK, own_unit
 from houston_daemon.service.workers import Workers
 from houston_daemon.supervisor import RECORDER_FAILED, Supervisor
+from houston_shared import gpu_file
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded, fingerprint, load
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -160,13 +165,16 @@ def _crew(
 ) -> tuple[Supervisor, Births, Engines]:
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
-    engines = Engines(servers(loaded), recorder, inbox.put, patience)
+    ledger = GpuLedger(gpu_file.place(home), hosts_gpus(loaded))
+    free_gpus(home, ledger)
+    gpus = RolloutGpus(home, ledger)
+    engines = Engines(servers(loaded, ledger), recorder, inbox.put, patience)
     births = Births(
         inbox, PRELOADED, worker_log(home, NURSERY), min(SILENT_SECONDS, settings.silent_seconds)
     )
     workers = Workers(
         recorder,
-        lambda assignment, url: births.ask(_birth(loaded, assignment, url)),
+        lambda assignment, url: births.ask(_birth(loaded, assignment, url, gpus)),
         lambda rollout: worker_log(home, rollout),
         settings.max_rollouts,
         settings.silent_seconds,
@@ -174,7 +182,7 @@ def _crew(
     leftovers = Leftovers(home.database, loaded.host_root, inbox)
     logs = Logs(log, lambda of: worker_log(home, of), log_bytes(loaded), settings.log_files)
     supervisor = Supervisor(
-        loaded, recorder, inbox, births, workers, engines, leftovers, logs, forcing
+        loaded, recorder, inbox, births, workers, engines, leftovers, logs, forcing, gpus
     )
     return supervisor, births, engines
 
@@ -200,12 +208,19 @@ def worker_log(home: Home, rollout: str) -> Path:
     return home.logs / "workers" / f"{rollout}.log"
 
 
-def _birth(loaded: Loaded, assignment: Assignment, engine_url: str) -> Birth:
+def hosts_gpus(loaded: Loaded) -> dict[str, int]:
+    """How many GPUs each host has for all together."""
+    return {name: loaded.gpus(name) for name in (LOCAL, *loaded.config.hosts.named)}
+
+
+def _birth(loaded: Loaded, assignment: Assignment, engine_url: str, gpus: RolloutGpus) -> Birth:
     rollout = assignment.spec.rollout
     arguments = ["--endpoint", loaded.home.socket("ingest"), "--rollout", rollout]
     arguments += ["--lease", str(assignment.lease)]
     if engine_url:
         arguments += ["--engine-url", engine_url]
+    for host, numbers in gpus.of(rollout).items():
+        arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))
     return Birth(
         rollout=rollout,

@@ -34,9 +34,17 @@ NOTHING = "No rollout was started."
 
 
 def specs(
-    loaded: Loaded, task: LoadedTask, engine_name: str, count: int, seed: int | None
+    loaded: Loaded,
+    task: LoadedTask,
+    engine_name: str,
+    count: int,
+    seed: int | None,
+    share_gpus: bool = False,
 ) -> tuple[RolloutSpec, ...]:
-    """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random)."""
+    """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random).
+
+    share_gpus: whether they may share GPUs, whatever the task says.
+    """
     engine = loaded.engine(engine_name)
     if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
         engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder
@@ -56,6 +64,8 @@ def specs(
             host_root=str(loaded.host_root),
             hosts=machines,
             host_key=_node_key(loaded),
+            gpus=gpus(loaded, task),
+            gpus_shared=task.task.gpus_shared or share_gpus,
             hidden=places,
             thoughts=task.task.sampling.thoughts,
             tool_settings=tools,
@@ -73,6 +83,27 @@ def hosts(loaded: Loaded, task: LoadedTask) -> dict[str, dict[str, Any]]:
         raise ConfigurationError(f"{task.file}: `hosts` names one twice.", NOTHING)
     found = {name: loaded.host(name) for name in names if name != LOCAL}
     return {name: msgspec.to_builtins(host) for name, host in found.items()}
+
+
+def gpus(loaded: Loaded, task: LoadedTask) -> dict[str, int]:
+    """How many GPUs a rollout leases on each host.
+
+    Raises ConfigurationError for more than there are.
+    """
+    asked, names = task.task.gpus, task.task.hosts
+    wanted = asked if isinstance(asked, dict) else {names[0]: asked}
+    for name, count in wanted.items():
+        if name not in names:
+            raise ConfigurationError(f"{task.file}: `gpus` names {name!r}, which is no host of it.")
+        has = loaded.gpus(name)
+        if count > has:
+            raise ConfigurationError(
+                f"{task.file}: `gpus` asks for {count} on {name}, which has {has}.",
+                NOTHING,
+                f"Say in {loaded.source} how many it has: `gpus` of [hosts]"
+                + (f" or [hosts.{name}]." if name != LOCAL else "."),
+            )
+    return {name: count for name, count in wanted.items() if count}
 
 
 def _node_key(loaded: Loaded) -> str:

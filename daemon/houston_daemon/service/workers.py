@@ -133,9 +133,16 @@ class Workers:
                 live.hung = True
                 _send(live.pid, signal.SIGKILL)
 
-    def fill(self, now: float, standings: dict[str, Standing], reachable: Reachable) -> None:
+    def fill(
+        self,
+        now: float,
+        standings: dict[str, Standing],
+        reachable: Reachable,
+        equipped: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         """Start workers for runnable rollouts, oldest first, as far as the limits allow.
 
+        equipped: whether a rollout has the GPUs that it asked for.
         Raises HoustonError when the recorder cannot store it now; the next call tries again.
         """
         self._settle()
@@ -150,7 +157,7 @@ class Workers:
             if standing is None or rollout in self._live or self._due(rollout) > now:
                 continue
             url = reachable(standing.engine)
-            if url is not None:
+            if url is not None and equipped(rollout):
                 self._start(rollout, standing, url, now)
 
     def next_due(self, now: float) -> float | None:

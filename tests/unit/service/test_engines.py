@@ -18,6 +18,7 @@ from houston_daemon.service.engine_child import end_left_over
 from houston_daemon.service.engine_server import Missing, Remote, servers
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import PATIENCE_SECONDS, Engines
+from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log_reading import tail
 from houston_shared.config import Configuration, Daemon, Engine, Loaded
@@ -52,7 +53,8 @@ class Watching:
     def __init__(self, configuration: Loaded) -> None:
         self.inbox = Inbox()
         self.pauses = Pauses()
-        self.engines = Engines(servers(configuration), self.pauses, self.inbox.put)  # type: ignore[arg-type]
+        gpus = GpuLedger(configuration.home.path / "gpus.json", {})
+        self.engines = Engines(servers(configuration, gpus), self.pauses, self.inbox.put)  # type: ignore[arg-type]
 
     def until(self, done: Callable[[], bool], now: float = 0.0) -> None:
         end = time.monotonic() + 30
@@ -108,7 +110,7 @@ def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> No
 
 
 def test_an_engine_that_the_configuration_lost_says_so(tmp_path: Path) -> None:
-    server = servers(loaded(tmp_path))("lost")
+    server = servers(loaded(tmp_path), GpuLedger(tmp_path / "gpus.json", {}))("lost")
     assert isinstance(server, Missing)
     with pytest.raises(ConfigurationError, match="lost"):
         server.bring_up()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from houston_daemon.environments.kind import Making
 from houston_daemon.environments.local import local_host
-from houston_daemon.environments.protocol import WaitingForSlot
 from houston_daemon.environments.workstation.arrival import arrival
 from houston_daemon.environments.workstation.closing import mark
 from houston_daemon.environments.workstation.environment import Workstation
@@ -13,34 +13,24 @@ from houston_daemon.environments.workstation.families import families
 from houston_daemon.environments.workstation.hosts.making import places
 from houston_daemon.environments.workstation.state import StateFile
 from houston_shared.config_hosts import LOCAL
-from houston_shared.records import RolloutSpec
-from houston_shared.task import Task
 from houston_shared.terminal_folder import rollout_folder
 
 
-def build(
-    spec: RolloutSpec,
-    task: Task,
-    characters: int,
-    waiting_for_slot: WaitingForSlot | None,
-    owner: str = "",
-) -> Workstation:
-    """A workstation on the task's hosts; nothing is touched before `open`.
-
-    owner: the home whose rollout it is; no other may drive it meanwhile.
-    """
+def build(making: Making) -> Workstation:
+    """A workstation on the task's hosts; nothing is touched before `open`."""
+    spec, task, characters = making.spec, making.task, making.characters
     root, folder = Path(spec.host_root), Path(spec.task.folder)
     state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
-    hosts = places(spec, task, state, characters, owner)
+    hosts = places(making, state)
     first = hosts.first
-    here = None if LOCAL in task.hosts else local_host(spec, task, owner)
+    here = None if LOCAL in task.hosts else local_host(spec, task, making.owner)
 
     async def before_evaluation() -> str:
         return await mark(first.host, state.now, first.files.take_touched(), "evaluation")
 
     # Slots are held here: their files name the host that the evaluations run on.
     name = task.name if first.host.name == LOCAL else f"{task.name}@{first.host.name}"
-    slots = Slots(root, name, task.evaluate.slots, waiting_for_slot)
+    slots = Slots(root, name, task.evaluate.slots, making.waiting_for_slot)
     return Workstation(
         task,
         hosts,

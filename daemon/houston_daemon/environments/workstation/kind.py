@@ -8,7 +8,7 @@ from houston_shared.task import LoadedTask
 def _make(making: Making) -> Environment:
     from houston_daemon.environments.workstation.build import build
 
-    return build(making.spec, making.task, making.characters, making.waiting_for_slot, making.owner)
+    return build(making)
 
 
 def _check(task: LoadedTask) -> None:

@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import msgspec
 
+from houston_daemon.environments.kind import Making
 from houston_daemon.environments.local import local_host, variables
 from houston_daemon.environments.workstation.command.family import CommandActions, CommandLimits
 from houston_daemon.environments.workstation.command.sessions import Sessions
@@ -22,13 +23,11 @@ from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
 
 
-def places(
-    spec: RolloutSpec, task: Task, state: StateFile, characters: int, owner: str = ""
-) -> Places:
+def places(making: Making, state: StateFile) -> Places:
     """The hosts of a rollout in the task's order; nothing is touched yet."""
+    names = making.task.hosts
     first, *others = (
-        _place(spec, task, name, _state_of(state, name, name == task.hosts[0]), characters, owner)
-        for name in task.hosts
+        _place(making, name, _state_of(state, name, name == names[0])) for name in names
     )
     return Places(first, *others)
 
@@ -39,21 +38,16 @@ def _state_of(state: StateFile, name: str, first: bool) -> Callable[[], State]:
     return lambda: state.now.beside.setdefault(name, State())
 
 
-def _place(
-    spec: RolloutSpec,
-    task: Task,
-    name: str,
-    state: Callable[[], State],
-    characters: int,
-    owner: str,
-) -> Place:
+def _place(making: Making, name: str, state: Callable[[], State]) -> Place:
+    spec, task, characters = making.spec, making.task, making.characters
     host: LocalHost | SshHost
     files: Files
     if name == LOCAL:
-        host = local_host(spec, task, owner, past(spec, task, name))
+        leased = making.gpus.get(LOCAL, ())
+        host = local_host(spec, task, making.owner, past(spec, task, name), leased)
         files = FileActions(Confined(host.workspace), state, characters)
     else:
-        host = ssh_host(spec, task, name, owner)
+        host = ssh_host(making, name)
         files = FilesThere(host, characters)
     sessions = Sessions(host, state)
     budget = task.budget
@@ -61,8 +55,9 @@ def _place(
     return Place(host, state, sessions, CommandActions(host, sessions, allowed), files)
 
 
-def ssh_host(spec: RolloutSpec, task: Task, name: str, owner: str = "") -> SshHost:
+def ssh_host(making: Making, name: str) -> SshHost:
     """Another machine as the task maps it."""
+    spec, task, leased = making.spec, making.task, making.gpus.get(name, ())
     mapped, settings = task.mapped, msgspec.convert(spec.hosts[name], Host)
     before = past(spec, task, name)
     hello = Hello(
@@ -70,13 +65,13 @@ def ssh_host(spec: RolloutSpec, task: Task, name: str, owner: str = "") -> SshHo
         rollout=spec.rollout,
         root=settings.host_root,
         key=spec.host_key,
-        owner=f"{spec.host_key}:{owner}",
+        owner=f"{spec.host_key}:{making.owner}",
         sandbox=mapped.kind,
         network=mapped.network,
         read=mapped.read,
         devices=mapped.devices,
-        gpus=mapped.gpus,
-        environment=variables(task),
+        gpus=mapped.gpus or bool(leased),
+        environment=variables(task, leased),
         processes=mapped.processes,
         memory_mb=mapped.memory_mb,
         file_mb=mapped.file_mb,

@@ -1,0 +1,75 @@
+"""GPUs of rollouts: leased before a worker starts, given back when the rollout has ended.
+
+What a rollout asks for stands in its specification, which never changes. A paused rollout keeps
+its GPUs: what runs in its terminals goes on.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+
+from houston_daemon.service.gpus import Found, GpuLedger
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.records import RolloutSpec
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
+
+_KIND = "rollout:"
+
+
+class RolloutGpus:
+    """What rollouts have; used from the supervisor's thread only."""
+
+    def __init__(self, home: Home, ledger: GpuLedger) -> None:
+        self._home = home
+        self._ledger = ledger
+        self._asked: dict[str, RolloutSpec] = {}
+
+    def ready(self, rollout: str) -> bool:
+        """Whether it has what it asked for; else it waits, and the ledger says for what."""
+        spec = self._spec(rollout)
+        if spec is None or not spec.gpus:
+            return True
+        found = self._ledger.lease(_KIND + rollout, spec.gpus, spec.gpus_shared)
+        return not isinstance(found, str)
+
+    def of(self, rollout: str) -> Found:
+        """What it has, by host."""
+        return self._ledger.of(_KIND + rollout)
+
+    def told(self) -> dict[str, str]:
+        """Host → its GPUs, and who waits, for the status."""
+        return self._ledger.words()
+
+    def look(self) -> None:
+        """Free what rollouts had that have ended."""
+        told = self._ledger.told()
+        holders = {one.holder for one in told.leases} | told.waiting.keys()
+        named = [one.removeprefix(_KIND) for one in holders if one.startswith(_KIND)]
+        if ended := set(named) - self._alive(named):
+            for rollout in ended:
+                self._asked.pop(rollout, None)
+            self._ledger.keep(lambda one: one.removeprefix(_KIND) not in ended)
+
+    def _alive(self, named: Iterable[str]) -> set[str]:
+        names = list(named)
+        marks = ", ".join("?" * len(names))
+        where = f"{self._home.database.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(where, uri=True, timeout=5)) as reader:
+            rows = reader.execute(
+                f"SELECT id FROM rollouts WHERE id IN ({marks}) AND state IN"
+                " ('queued', 'running', 'paused')",
+                names,
+            ).fetchall()
+        return {row[0] for row in rows}
+
+    def _spec(self, rollout: str) -> RolloutSpec | None:
+        if rollout not in self._asked:
+            try:
+                with Reader(self._home) as reader:
+                    row = reader.run(rollouts.rollout(rollout))
+                    self._asked[rollout] = reader.run(rollouts.spec(row))
+            except HoustonError:
+                return None  # its worker will be told the same, and says it
+        return self._asked[rollout]

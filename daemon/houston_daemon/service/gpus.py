@@ -1,0 +1,147 @@
+"""Who has which GPU: one ledger for engines, trainers and rollouts of a home.
+
+A GPU goes to one holder, or to several that all asked to share. A lease lasts until it is given
+back, over restarts of the daemon too. Numbers only: what a holder sees of a GPU is set by whoever
+starts it (`CUDA_VISIBLE_DEVICES`).
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from houston_shared.clock import iso, now_us
+from houston_shared.errors import HoustonError
+from houston_shared.gpu_file import Gpus, Lease, words
+
+Found = dict[str, tuple[int, ...]]
+"""Host → numbers of its GPUs."""
+
+
+class GpuLedger:
+    """The leases of one home, kept in `file`; safe to use from any thread."""
+
+    def __init__(self, file: Path, there_are: Mapping[str, int]) -> None:
+        """there_are: host → how many GPUs it has for all together."""
+        self._file = file
+        self._there_are = dict(there_are)
+        self._turn = threading.Lock()
+        try:
+            self._now = msgspec.json.decode(file.read_bytes(), type=Gpus)
+        except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
+            self._now = Gpus()
+        self._now = msgspec.structs.replace(self._now, waiting={})
+
+    def lease(self, holder: str, wanted: Mapping[str, int], shared: bool = False) -> Found | str:
+        """GPUs for `holder`: all that it wants or none; why not, in words, where none.
+
+        Who holds what it wants already keeps it. shared: among holders that also asked to share.
+        Raises HoustonError when the ledger cannot be written.
+        """
+        with self._turn:
+            held = self._of(holder)
+            if {host: len(numbers) for host, numbers in held.items()} == _asked(wanted):
+                return held
+            others = [one for one in self._now.leases if one.holder != holder]
+            found: Found = {}
+            for host, count in _asked(wanted).items():
+                numbers = self._free(others, host, shared)[:count]
+                if len(numbers) < count:
+                    why = self._why(others, host, count, len(numbers))
+                    self._write(tuple(others), {**self._now.waiting, holder: why})
+                    return why
+                found[host] = tuple(sorted(numbers))
+            since = iso(now_us())
+            new = [
+                Lease(host=host, gpu=number, holder=holder, shared=shared, since=since)
+                for host, numbers in found.items()
+                for number in numbers
+            ]
+            waiting = {one: why for one, why in self._now.waiting.items() if one != holder}
+            self._write((*others, *new), waiting)
+            return found
+
+    def release(self, holder: str) -> None:
+        """Give back whatever `holder` has, and wait for nothing."""
+        self.keep(lambda one: one != holder)
+
+    def keep(self, lives: Callable[[str], bool]) -> None:
+        """Free the leases of holders that live no more."""
+        with self._turn:
+            leases = tuple(one for one in self._now.leases if lives(one.holder))
+            waiting = {one: why for one, why in self._now.waiting.items() if lives(one)}
+            self._write(leases, waiting)
+
+    def of(self, holder: str) -> Found:
+        """What `holder` has."""
+        with self._turn:
+            return self._of(holder)
+
+    def told(self) -> Gpus:
+        """All leases, and who waits."""
+        with self._turn:
+            return self._now
+
+    def words(self) -> dict[str, str]:
+        """Host → how many GPUs are leased and by whom; `waiting` → who waits for what."""
+        now = self.told()
+        found = {
+            host: f"{len({one.gpu for one in now.leases if one.host == host})} of {count} leased"
+            + (f": {said}" if (said := words(host, list(now.leases))) else "")
+            for host, count in self._there_are.items()
+            if count
+        }
+        waits = "; ".join(
+            f"{holder.replace(':', ' ', 1)} {why}" for holder, why in now.waiting.items()
+        )
+        return {**found, **({"waiting": waits} if waits else {})}
+
+    def _of(self, holder: str) -> Found:
+        found: dict[str, list[int]] = {}
+        for one in self._now.leases:
+            if one.holder == holder:
+                found.setdefault(one.host, []).append(one.gpu)
+        return {host: tuple(sorted(numbers)) for host, numbers in found.items()}
+
+    def _free(self, leases: list[Lease], host: str, shared: bool) -> list[int]:
+        """GPUs that may be had, the least used first."""
+        users = dict.fromkeys(range(self._there_are.get(host, 0)), 0)
+        for one in leases:
+            if one.host == host and one.gpu in users:
+                if one.shared and shared:
+                    users[one.gpu] += 1
+                else:
+                    del users[one.gpu]
+        return sorted(users, key=lambda number: (users[number], number))
+
+    def _why(self, leases: list[Lease], host: str, wanted: int, free: int) -> str:
+        there = self._there_are.get(host, 0)
+        if wanted > there:
+            return f"waits for {_gpus(wanted)} on {host}, which has {there} (`gpus` of the host)"
+        holders = sorted({one.holder.replace(":", " ", 1) for one in leases if one.host == host})
+        has = f"{free} of {there} can be had" if free else f"all {there} are taken"
+        return f"waits for {_gpus(wanted)} on {host}: {has}, used by {', '.join(holders)}"
+
+    def _write(self, leases: tuple[Lease, ...], waiting: dict[str, str]) -> None:
+        new = Gpus(leases=leases, waiting=waiting)
+        if new == self._now:
+            return
+        beside = self._file.with_suffix(".new")
+        try:
+            beside.write_bytes(msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")
+            beside.replace(self._file)
+        except OSError as problem:
+            raise HoustonError(
+                f"The ledger of GPUs {self._file} cannot be written: {problem.strerror}.",
+                "No GPU was leased or given back.",
+            ) from problem
+        self._now = new
+
+
+def _asked(wanted: Mapping[str, int]) -> dict[str, int]:
+    return {host: count for host, count in wanted.items() if count}
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"

@@ -1,0 +1,109 @@
+"""Rollouts that work on several machines: this one, and one behind a real sshd that comes and goes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sshd import Sshd
+from tests.support.station import Station
+from tests.support.terminals import end_terminals
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[Sshd]:
+    made = Sshd(tmp_path / "s")
+    yield made
+    end_terminals(Path(made.host.host_root))
+    made.close()
+
+
+@pytest.fixture
+def station(tmp_path: Path, sshd: Sshd) -> Iterator[Station]:
+    made = Station(tmp_path)
+    made.home.mkdir()
+    (made.home / "houston.toml").write_text(sshd.table("gpu2"))
+    yield made
+    made.clear()
+
+
+def _task(station: Station, hosts: list[str], name: str = "probe") -> Path:
+    file = station.task(name, budget="command_seconds = 20")
+    file.write_text(f"hosts = {hosts!r}\n".replace("'", '"') + file.read_text())
+    return file
+
+
+def _call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+def test_a_rollout_goes_on_when_a_host_is_cut_off_in_the_middle_of_a_command(
+    station: Station, sshd: Sshd
+) -> None:
+    sshd.start()
+    long = "touch begun; for i in 1 2 3 4 5 6 7 8; do echo tick $i; sleep 0.25; done"
+    script = [
+        {"calls": [_call("run_command", command="hostname > here.txt; pwd")]},
+        {"calls": [_call("create_file", filename="there.py", content="x = 1\n", host="gpu2")]},
+        {"calls": [_call("run_command", command=long, host="gpu2")]},
+        {"calls": [_call("run_command", command="echo answer > answer.txt")], "delay": 2.5},
+        {"calls": [_call("get_session_output", host="gpu2"), _call("list_sessions")]},
+        {"calls": [_call("run_command", command="ls", host="gpu3")]},
+        {"calls": [_call("eval")]},
+    ]
+    station.start()
+    (rollout,) = station.rollout(_task(station, ["local", "gpu2"]), station.script(script))
+    there = Path(sshd.host.host_root) / "rollouts" / rollout / "workspace"
+    station.until((there / "begun").exists, 60, "the command there")
+    sshd.cut()
+    assert station.ended(rollout)["state"] == "finished"
+    steps = station.steps(rollout)
+    assert (there / "there.py").read_text() == "x = 1\n"
+    assert (there / "README.md").exists()
+    assert not (there / "answer.txt").exists()
+    said = [step["observation"] for step in steps]
+    assert "went away while run_command ran" in said[2]
+    assert "was not run again" in said[2]
+    assert "tick 8" in said[4]
+    assert "main on local" in said[4]
+    assert "main on gpu2" in said[4]
+    assert "'gpu3'" in said[5] or "gpu3" in said[5]
+    assert "100" in said[6]
+    files = [[file["path"] for file in step["files"]] for step in steps]
+    assert files[0] == ["here.txt"]
+    assert files[1] == ["gpu2:there.py"]
+    assert any("gpu2:begun" in paths for paths in files[2:4])
+    spans = station.query("SELECT DISTINCT host FROM terminals ORDER BY host")
+    assert [host for (host,) in spans] == ["gpu2", "local"]
+
+
+def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:
+    script = [
+        {"calls": [_call("run_command", command="echo hi > answer.txt; cat README.md")]},
+        {"calls": [_call("open_file", path="answer.txt"), _call("parse_pdf", **PDF)]},
+        {"calls": [_call("eval")]},
+    ]
+    station.start()
+    (rollout,) = station.rollout(_task(station, ["gpu2"]), station.script(script))
+    station.until(lambda: station.state(rollout) == "paused", 60, "the pause")
+    assert "gpu2 cannot be reached" in station.show(rollout)["reason"]
+    sshd.start()
+    station.run("rollout", "resume", rollout)
+    assert station.ended(rollout)["state"] == "finished"
+    first, second, third = station.steps(rollout)[:3]
+    assert "Hello." in first["observation"]
+    assert "hi" in second["observation"]
+    assert "workspace is on gpu2" in second["observation"]
+    assert "100" in third["observation"]
+
+
+PDF = {"file_path": "a.pdf", "save_path": "a.md"}
+
+
+def test_a_task_that_names_an_unknown_host_is_not_started(station: Station) -> None:
+    task = _task(station, ["local", "mars"])
+    engine = station.script([{"calls": []}])
+    station.start()
+    refused = station.run("rollout", "start", str(task), "--engine", engine, code=78)
+    assert "There is no host 'mars'" in refused.stderr
