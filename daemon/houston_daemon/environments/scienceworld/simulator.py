@@ -23,29 +23,33 @@ _JAVA = [
 ]  # fmt: skip
 
 
+def connect() -> tuple[Any, Any]:
+    """A new Java machine, which ends with this process: Scala's random numbers, the simulator."""
+    port, key, process = launch_gateway(
+        classpath=JAR_PATH, cwd=BASEPATH, javaopts=_JAVA, die_on_exit=True,
+        enable_auth=True, return_proc=True,
+    )  # fmt: skip
+    gateway = JavaGateway(
+        gateway_parameters=GatewayParameters(auto_field=True, port=port, auth_token=key),
+        java_process=process,
+    )
+    random = getattr(getattr(gateway.jvm.scala.util, "Random$"), "MODULE$")
+    return random, gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
+
+
 class ScienceWorld:
     """One variation of one task. See `serve.World`."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        port, key, process = launch_gateway(
-            classpath=JAR_PATH, cwd=BASEPATH, javaopts=_JAVA, die_on_exit=True,
-            enable_auth=True, return_proc=True,
-        )  # fmt: skip
-        gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(auto_field=True, port=port, auth_token=key),
-            java_process=process,
-        )
-        self._random = getattr(getattr(gateway.jvm.scala.util, "Random$"), "MODULE$")
-        self._world = gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
+        self._random, self._world = connect()
         self._seed = zlib.crc32(f"{settings['task']}:{settings['variation']}".encode())
         self._turns = 0
         self._random.setSeed(self._seed)
-        gold = bool(settings.get("gold"))
-        self._world.load(settings["task"], settings["variation"], settings["simplifications"], gold)
-        self.gold: list[str] = list(self._world.getGoldActionSequence()) if gold else []
+        names = (settings["task"], settings["variation"], settings["simplifications"])
+        self._world.load(*names, False)
         self._random.setSeed(self._seed)
         self._world.reset()
-        self._place = self._look("look around")
+        self._place = str(self._world.step("look around"))
 
     def opened(self) -> Opened:
         """Goal and first look."""
@@ -72,9 +76,6 @@ class ScienceWorld:
         if what == "inventory":
             return [self._world.freeActionInventory()]
         return [self._world.freeActionLook()]
-
-    def _look(self, action: str) -> str:
-        return str(self._world.step(action))
 
 
 if __name__ == "__main__":

@@ -46,13 +46,14 @@ _ELECTRICAL = ("power-component", "conductivity")
 
 
 def variations(task: str, split: WorldSplit) -> range:
-    """The variations of a task that belong to a split; ScienceWorld's own: half, quarter, rest."""
+    """The variations of a task that belong to a split; ScienceWorld's own: two whole quarters, one,
+    and the rest."""
     total = VARIATIONS[task]
-    first, second = total // 2, total * 3 // 4
+    quarter = total // 4
     return {
-        "train": range(first),
-        "dev": range(first, second),
-        "test": range(second, total),
+        "train": range(2 * quarter),
+        "dev": range(2 * quarter, 3 * quarter),
+        "test": range(3 * quarter, total),
     }[split]
 
 

@@ -1,0 +1,93 @@
+"""A simulated world as the loop drives it, without a daemon; `again` is what a restart finds."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.scienceworld.environment import ScienceWorldSimulator
+from houston_daemon.environments.simulation.environment import Simulation
+from houston_daemon.environments.simulation.world import Patience
+from houston_daemon.environments.textworld.environment import TextWorldSimulator
+from houston_daemon.hosts.processes import MARK
+from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.task import LoadedTask, load_task
+
+SIMULATORS = {"scienceworld": ScienceWorldSimulator, "textworld": TextWorldSimulator}
+
+
+def task_of(folder: Path, name: str, settings: str = "", head: str = "") -> LoadedTask:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "task.toml").write_text(
+        f'name = "t"\ninstructions = "Act."\nenvironment = "{name}"\n{head}\n[{name}]\n{settings}\n'
+    )
+    return load_task(folder)
+
+
+class Played:
+    """One rollout's world."""
+
+    def __init__(self, folder: Path, name: str, settings: str = "", seed: int = 0) -> None:
+        self.loaded = task_of(folder / "task", name, settings)
+        self.name = name
+        self.spec = RolloutSpec(
+            rollout=f"r-{uuid.uuid4().hex[:8]}",
+            task=self.loaded.record(),
+            engine="script:x",
+            engine_settings={},
+            host_root=str(folder / "host"),
+            seed=seed,
+        )
+        self.folder = folder / "host" / "rollouts" / self.spec.rollout
+        self.log = self.folder / f"{name}.jsonl"
+        self.standing = Standing(3, 10, 0.0, 900.0, 0, None, None)
+        self.environment = self._made()
+        self._calls = 0
+
+    def _made(self) -> Simulation:
+        made = SIMULATORS[self.name]()
+        patience = Patience(turn=6.0)
+        return Simulation(made, self.spec, self.loaded.task, 6_000, patience)
+
+    async def open(self) -> "Played":
+        await self.environment.open()
+        return self
+
+    async def again(self) -> None:
+        await self.environment.close(ended=False)
+        self.environment = self._made()
+        await self.environment.open(begun=True)
+
+    async def __call__(self, name: str, **arguments: Any) -> Result:
+        self._calls += 1
+        call = self.environment.check(Call(id=f"{self._calls}.0", name=name, arguments=arguments))
+        return await self.environment.act(call, self.standing, Stop())
+
+    async def act(self, action: str) -> Result:
+        return await self("act", action=action)
+
+    async def recovered(self, action: str) -> Result:
+        """The newest call, as a worker finds it that came after one that died."""
+        call = Call(id=f"{self._calls}.0", name="act", arguments={"action": action})
+        return await self.environment.recover(Intent(call=call), self.standing, Stop())
+
+    @property
+    def pid(self) -> int:
+        child = self.environment.world.child
+        assert child is not None
+        return child.pid
+
+    def processes(self) -> list[int]:
+        """Everything that runs for the rollout: simulator, Java, what they started."""
+        return processes_of(self.spec.rollout)
+
+
+def processes_of(rollout: str) -> list[int]:
+    found, mark = [], f"{MARK}={rollout}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
