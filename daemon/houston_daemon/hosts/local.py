@@ -172,6 +172,23 @@ class LocalHost:
         """The byte log of a terminal, of a closed one too."""
         return TerminalLog(self._terminals_folder / name)
 
+    async def enclosed(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The argument list of a process that its caller starts once, speaks to, and ends.
+
+        It is shut in like a terminal, in the rollout's network, and dies with its parent.
+        """
+        enclosure = await self._hold()
+        return await asyncio.to_thread(
+            self.sandbox.wrap,
+            command,
+            enclosure=enclosure,
+            joining=await self._joining(enclosure),
+            environment={**(environment or {}), MARK: copying.mark_of(self._note)},
+            dies_with_parent=True,
+        )
+
     async def spawn(
         self,
         command: Sequence[str],

@@ -38,18 +38,32 @@ class Offered:
 class ForeignTools:
     """What a rollout can call: its own actions, and what others offer."""
 
-    def __init__(self, own: Catalog, offered: Iterable[Offered], allowed: Sequence[str]) -> None:
-        """allowed: names that the task chooses, as models see them; empty for all."""
+    def __init__(
+        self,
+        own: Catalog,
+        offered: Iterable[Offered],
+        allowed: Sequence[str],
+        kept: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """allowed: names that the task chooses, as models see them; empty for all.
+
+        kept: names that were given already, with whose tool has them and its name there.
+        """
         taken = {tool.name for tool in own.tools} | set(_RESERVED)
         self._own = own
         self._offered: dict[str, Offered] = {}
-        for name, tool in _named(list(offered)[:MOST_TOOLS], taken):
+        for name, tool in _named(list(offered)[:MOST_TOOLS], taken, kept or {}):
             if not allowed or name in allowed:
                 self._offered[name] = tool
         theirs = [_spec(name, tool) for name, tool in self._offered.items()]
         ours = [tool for tool in own.tools if not allowed or tool.name in allowed]
         self.tools: tuple[ToolSpec, ...] = (*theirs, *ours)
         self._schemas = {tool.name: tool.parameters for tool in theirs}
+
+    @property
+    def names(self) -> dict[str, tuple[str, str]]:
+        """The names that were given, with whose tool has them and its name there."""
+        return {name: (tool.source, tool.name) for name, tool in self._offered.items()}
 
     def find(self, name: str) -> Offered | None:
         """Whose tool it is, and its name there; None for one of our own."""
@@ -82,10 +96,16 @@ def _spec(name: str, tool: Offered) -> ToolSpec:
     return ToolSpec(name, described, schema.bounded(tool.parameters), tool.source)
 
 
-def _named(offered: Sequence[Offered], taken: set[str]) -> Iterable[tuple[str, Offered]]:
+def _named(
+    offered: Sequence[Offered], taken: set[str], kept: Mapping[str, tuple[str, str]]
+) -> Iterable[tuple[str, Offered]]:
     counts = Counter(_sound(tool.name) for tool in offered)
-    used = set(taken)
+    given = {whose: name for name, whose in kept.items()}
+    used = {*taken, *kept}
     for tool in offered:
+        if name := given.pop((tool.source, tool.name), ""):
+            yield name, tool
+            continue
         name = _sound(tool.name)
         if counts[name] > 1 or name in used:
             name = _sound(f"{tool.source}_{tool.name}")

@@ -1,0 +1,129 @@
+"""All servers of one rollout: their tools together, under names that stay, and what changes.
+
+A server may offer other tools at any time. The head of a context never changes, so the agent is
+told of them in an observation. `mcp.json` on the host keeps what the agent knows.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from mcp.types import CallToolResult
+
+from houston_daemon.environments.arguments import Catalog
+from houston_daemon.environments.foreign.tools import ForeignTools, Offered
+from houston_daemon.environments.mcp.connection import Connection, ServerFailed
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.hosts.errors import NeedsPerson
+from houston_shared.records import Call
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the agent knows of tools."""
+
+    names: dict[str, tuple[str, str]]
+    """Name → server, and its name there."""
+    tools: dict[str, dict[str, Any]]
+    """Name → the tool in OpenAI's form."""
+
+
+class Servers:
+    """The tools of one rollout, of servers and our own."""
+
+    def __init__(
+        self, connections: Sequence[Connection], own: Catalog, allowed: Sequence[str], file: Path
+    ) -> None:
+        """file: where what the agent knows is kept."""
+        self._connections = {one.name: one for one in connections}
+        self._own = own
+        self._allowed = allowed
+        self._file = file
+        self._lists: dict[str, list[Offered]] = {}
+        self._known: Known | None = None
+        self.offered = ForeignTools(own, (), allowed)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """All tools."""
+        return self.offered.tools
+
+    @property
+    def instructions(self) -> str:
+        """What servers say of how they are used."""
+        told = [(one.name, one.instructions) for one in self._connections.values()]
+        return "\n".join(f"{name}: {text}" for name, text in told if text)
+
+    async def open(self, rollout: str) -> None:
+        """Start or reach all of them. Raises NeedsPerson where one cannot be."""
+        if self._file.is_file():
+            self._known = msgspec.json.decode(
+                await asyncio.to_thread(self._file.read_bytes), type=Known
+            )
+        lists = await asyncio.gather(
+            *(one.tools() for one in self._connections.values()), return_exceptions=True
+        )
+        for name, found in zip(self._connections, lists, strict=True):
+            if isinstance(found, ServerFailed):
+                raise NeedsPerson(
+                    str(found),
+                    "The rollout waits.",
+                    f"Bring it up (the rollout's log says more), then: houston rollout resume"
+                    f" {rollout}",
+                )
+            if isinstance(found, BaseException):
+                raise found
+            self._lists[name] = found
+        self._name()
+        if self._known is None:
+            self.news()
+
+    def check(self, call: Call) -> Call:
+        """The call, or with `error` saying what is wrong with it."""
+        return self.offered.check(call)
+
+    async def call(self, call: Call) -> CallToolResult:
+        """Call a tool of a server. Raises ServerFailed."""
+        tool = self.offered.find(call.name)
+        assert tool is not None, "a tool of a server"
+        connection = self._connections[tool.source]
+        return await connection.call(tool.name, self.offered.arguments(call))
+
+    async def look(self, name: str) -> None:
+        """Ask the server of a tool for its tools again, where they may have changed."""
+        tool = self.offered.find(name)
+        connection = self._connections[tool.source] if tool else None
+        if connection is not None and connection.stale:
+            self._lists[connection.name] = await connection.tools()
+            self._name()
+
+    def news(self) -> str:
+        """What changed since the agent was told last, and take it for told."""
+        now = {tool.name: dict(tool.openai()["function"]) for tool in self.tools}
+        before = self._known.tools if self._known else now
+        lines = [f"The tool {name} is gone." for name in before if name not in now]
+        for name, tool in now.items():
+            if before.get(name) != tool:
+                verb = "changed" if name in before else "is new"
+                lines.append(f"The tool {name} {verb}: {json.dumps(tool, ensure_ascii=False)}")
+        if lines or self._known is None:
+            self._known = Known({**self._names, **self.offered.names}, now)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            beside = self._file.with_suffix(".new")
+            beside.write_bytes(msgspec.json.encode(self._known))
+            beside.replace(self._file)
+        return "\n".join(lines)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.gather(*(one.close() for one in self._connections.values()))
+
+    @property
+    def _names(self) -> Mapping[str, tuple[str, str]]:
+        return self._known.names if self._known else {}
+
+    def _name(self) -> None:
+        everything = [tool for found in self._lists.values() for tool in found]
+        self.offered = ForeignTools(self._own, everything, self._allowed, self._names)

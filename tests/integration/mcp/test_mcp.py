@@ -1,0 +1,201 @@
+"""Real servers written with the SDK, over stdio in the sandbox and over HTTP."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.dialects.grammar import answer_schema
+from houston_daemon.environments import interpreter
+from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.protocol import Environment, Standing, Stop
+from houston_daemon.hosts.errors import NeedsPerson
+from houston_daemon.service.task_checks import check_names
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
+from houston_shared.task import Evaluate, Mcp, Sandbox, Task, load_task
+from houston_shared.task_servers import McpServer
+
+SERVER = Path(__file__).with_name("server.py")
+STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
+PACKAGES = sysconfig.get_path("purelib")
+READ = tuple(map(str, interpreter.mapped(SERVER, PACKAGES)))
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    words = [sys.executable, str(SERVER), str(port), "far", "/nowhere"]
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    for _ in range(400):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.025)
+    yield f"http://127.0.0.1:{port}/mcp"
+    process.kill()
+    process.wait()
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "home").mkdir()
+        (folder / "home" / "houston.db").write_text("secret")
+        self.made: list[Environment] = []
+
+    def stdio(self, name: str = "near", **more: Any) -> McpServer:
+        words = (str(SERVER), "stdio", name, str(self.folder / "home" / "houston.db"))
+        return McpServer(
+            command=interpreter.PYTHON, args=words,
+            env={"GIVEN": "yes", "PYTHONPATH": PACKAGES}, **more,
+        )  # fmt: skip
+
+    async def open(self, begun: bool = False, **servers: McpServer) -> Environment:
+        record = TaskRecord(name="t", folder=str(self.folder), definition="", instructions="")
+        spec = RolloutSpec(
+            rollout="r1", task=record, engine="script:x", engine_settings={},
+            host_root=str(self.folder / "root"), hidden=(str(self.folder / "home"),),
+        )  # fmt: skip
+        task = Task(
+            name="t", environment="mcp", mcp=Mcp(servers=servers), sandbox=Sandbox(read=READ),
+            evaluate=Evaluate(command="""echo '{"overall_score": 7}'"""),
+        )  # fmt: skip
+        made = make_environment(spec, task)
+        self.made.append(made)
+        await made.open(begun)
+        return made
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    yield made
+    for one in made.made:
+        await one.close(ended=True)
+
+
+async def act(
+    environment: Environment, name: str, stop: Stop | None = None, **arguments: Any
+) -> Result:
+    call = environment.check(Call(id="5.0", name=name, arguments=arguments))
+    result = await environment.act(call, STANDING, stop or Stop())
+    assert len(result.text) < 32_000
+    return result
+
+
+async def test_tools_of_two_servers(world: World, address: str) -> None:
+    one = await world.open(near=world.stdio(), far=McpServer(url=address))
+    names = [tool.name for tool in one.tools]
+    assert {"near_add", "far_add", "eval", "finish"} <= set(names) and "add" not in names
+    assert one.brief.splitlines() == [f"{n}: Add before you multiply." for n in ("near", "far")]
+    assert "<real_user>" not in str([tool.description for tool in one.tools])
+    answer_schema(one.tools, 1_000)
+
+    for server in ("near", "far"):
+        added = await act(one, f"{server}_add", a=2, b=40)
+        assert (added.text, added.success, added.kind) == ("42", True, "mcp")
+        assert (added.fields["server"], added.fields["tool"]) == (server, "add")
+    assert "must be of type integer" in (await act(one, "near_add", a="2")).text
+    assert "needs the member `a`" in (await act(one, "near_add")).text
+    assert "Did you mean" in (await act(one, "add", a=1)).text
+    said = await act(one, "near_shapes", mode="fast", size=2, tags=["a"], options='{"k": [1]}')
+    assert said.text == "('fast', 2.0, ['a'], {'k': [1]}, None)"
+    wrong = await act(one, "near_shapes", mode="no", size=2, tags=[], options="{}")
+    assert 'must be one of "fast", "slow"' in wrong.text
+
+    failed = await act(one, "near_fail")
+    assert not failed.success and "no such" in failed.text and "<real_user>" not in failed.text
+    seen = await act(one, "near_pictures")
+    assert "two pictures" in seen.text and "QUJD" not in seen.text
+    assert "[image, image/png, about 300 bytes: not shown]" in seen.text
+    assert "[embedded resource file:///x.bin" in seen.text
+    assert seen.fields["not_shown"] == ["image", "resource"]
+    assert "are not shown" in (await act(one, "near_much", count=50_000)).text
+    inside = await act(one, "near_where")
+    assert inside.text == "('/workspace', 'yes', False)", "in the sandbox, without the home"
+    workspace = world.folder / "root" / "rollouts" / "r1" / "workspace"
+    assert (workspace / "seen.txt").exists()
+    scored = await act(one, "eval")
+    assert scored.fields["overall_score"] == 7.0
+    assert (await act(one, "finish")).fields["finished"]
+
+
+async def test_a_server_that_dies_is_started_anew(world: World) -> None:
+    one = await world.open(near=world.stdio())
+    await act(one, "add", a=1)
+    died = await act(one, "die")
+    assert "The server near ended" in died.text and not died.success
+    assert (await act(one, "total")).text == "0"
+    call = Call(id="5.0", name="add", arguments={"a": 5})
+    lost = await one.recover(Intent(call=call), STANDING, Stop())
+    assert lost.kind == "interrupted" and (await act(one, "total")).text == "0"
+
+
+async def test_a_call_that_hangs_is_ended_and_tools_that_change_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await world.open(near=world.stdio(seconds=1.0))
+    late = await act(one, "hang")
+    assert "did not answer within 1 s" in late.text
+    told = world.folder / "root" / "rollouts" / "r1" / "workspace" / "cancelled.txt"
+    for reason in ("", "wake", "interrupt"):
+        for _ in range(100):
+            if told.exists():
+                break
+            await asyncio.sleep(0.02)
+        assert told.exists(), reason
+        told.unlink()
+        if reason == "interrupt":
+            break
+        stop = Stop()
+        running = asyncio.create_task(act(one, "hang", stop))
+        await asyncio.sleep(0.3)
+        stop.reason = "wake" if not reason else "interrupt"
+        stop.event.set()
+        assert "It was broken off" in (await running).text
+    assert (await act(one, "add", a=1)).text == "2", "the server goes on"
+
+    monkeypatch.setattr("houston_daemon.environments.mcp.connection._FRESH_SECONDS", 0.0)
+    grown = await act(one, "grow")
+    assert "The tool total is gone." in grown.text and '"name": "later"' in grown.text
+    assert grown.fields["tools_changed"] and "later" in [tool.name for tool in one.tools]
+    assert (await act(one, "later", text="abc")).text == "ABC"
+    assert "There is no tool" in (await act(one, "total")).text
+
+
+async def test_a_server_that_cannot_start_waits_for_a_person(world: World) -> None:
+    with pytest.raises(NeedsPerson, match="server near cannot be reached"):
+        await world.open(near=McpServer(command="/no/such/program"))
+    with pytest.raises(NeedsPerson, match=r"did not start within 0\.5 s"):
+        await world.open(
+            near=McpServer(command="bash", args=("-c", "cat >/dev/null"), start_seconds=0.5)
+        )
+    with pytest.raises(NeedsPerson, match="server far"):
+        await world.open(far=McpServer(url="http://127.0.0.1:9/mcp", start_seconds=5))
+
+
+WRONG = [
+    ("", "needs a server"),
+    ("[mcp.servers.x]\n", "exactly one of the keys"),
+    ('[mcp.servers.x]\ncommand = "a"\nurl = "http://b"\n', "exactly one of the keys"),
+    ('[mcp.servers.x]\nurl = "b"\n', "allowed: http://"),
+    ('[mcp.servers."a b"]\nurl = "http://b"\n', "mcp.servers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_a_task_that_cannot_run_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    head = 'name = "t"\ninstructions = "x"\nenvironment = "mcp"\n'
+    (tmp_path / "task.toml").write_text(head + text)
+    with pytest.raises(ConfigurationError, match=words):
+        check_names(load_task(tmp_path))
