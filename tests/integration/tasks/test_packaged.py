@@ -102,7 +102,8 @@ def test_nonsense_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
     for text in NONSENSE:
         (tmp_path / evaluate.required[0]).write_bytes(text)
         done = subprocess.run(
-            [sys.executable, *evaluate.format.split()[1:]], cwd=RESEARCH[name].folder, timeout=60, check=False,
+            [sys.executable, *evaluate.format.split()[1:]],
+            cwd=RESEARCH[name].folder, timeout=60, check=False,
             env={**QUIET, "WORKSPACE": str(tmp_path)}, capture_output=True, text=True,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (1, ""), text
