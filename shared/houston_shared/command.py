@@ -45,6 +45,7 @@ COMMANDS = _commands(
     ),
     ("daemon logs", "houston_daemon.commands.logs", "show or follow its log"),
     ("task new", "houston_daemon.commands.task_new", "write a task folder to start from"),
+    ("task import", "houston_daemon.commands.task_import", "take a task of InnovatorBench over"),
     ("task validate", "houston_daemon.commands.task_validate", "check a task file"),
     ("task list", "houston_console.headless.task_list", "tasks of this home"),
     ("rollout start", "houston_daemon.commands.rollout_start", "start rollouts of a task"),

@@ -1,0 +1,1 @@
+"""Tasks of other benchmarks as task folders of ours, with what could and could not be mapped."""
