@@ -75,6 +75,7 @@ COMMANDS = _commands(
         "houston_daemon.commands.host_serve",
         "what another node starts here over SSH",
     ),
+    ("mcp serve", "houston_daemon.commands.mcp_serve", "our python and search tools, over MCP"),
     ("doctor", "houston_daemon.commands.doctor", "check this machine; fetch model and engine"),
 )
 

@@ -1,0 +1,118 @@
+"""`houston mcp serve`: Houston's own `python` and `search` tools for any client of MCP, on stdio.
+
+Nothing but the protocol goes to stdout. It needs no daemon and records nothing.
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from houston_daemon.service.rollouts import hidden
+from houston_shared.config import Loaded
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.records import RolloutSpec, TaskRecord
+from houston_shared.secret_values import install
+from houston_shared.task import Python, Search, Task
+
+if TYPE_CHECKING:
+    from houston_daemon.hosts.local import LocalHost
+
+MISSING = "pip install 'houston-agents[envs]'"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`--python`, `--corpus`, `--seconds`, `--memory-mb`."""
+    parser.add_argument("--python", action="store_true", help="serve the code tool")
+    parser.add_argument(
+        "--corpus",
+        metavar="DIR",
+        help="serve search in this folder or .jsonl file; else as [tools.search] says",
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="longest run of code (10)")
+    parser.add_argument("--memory-mb", type=int, default=1024, help="most memory of code (1024)")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Serve until stdin ends; exit code 78 when nothing can be served."""
+    if importlib.util.find_spec("mcp") is None:
+        raise ConfigurationError("MCP needs the official SDK, which is not here.", next=MISSING)
+    install(loaded.config)
+    search = bool(arguments.corpus) or _searches(loaded)
+    if not (arguments.python or search):
+        raise ConfigurationError(
+            "There is nothing to serve: no --python, no --corpus, no [tools.search].",
+            next="houston mcp serve --python",
+        )
+    try:
+        settings = msgspec.convert(
+            {"seconds": arguments.seconds, "memory_mb": arguments.memory_mb}, Python
+        )
+    except msgspec.ValidationError as problem:
+        raise HoustonError(f"{problem}.", code=ExitCode.USAGE) from None
+    asyncio.run(_serve(arguments, loaded, settings, search))
+    return int(ExitCode.DONE)
+
+
+async def _serve(
+    arguments: argparse.Namespace, loaded: Loaded, settings: Python, search: bool
+) -> None:
+    from houston_daemon.environments.mcp.serving import server
+    from houston_daemon.environments.python.running import PythonTool
+    from houston_daemon.environments.retrieval.searcher import make_searcher
+
+    spec, task = _standing_in(arguments, loaded, settings)
+    searcher = make_searcher(spec, task) if search else None
+    if not arguments.python:
+        return await server(version("houston-agents"), None, searcher).run_stdio_async()
+    host = _host(spec, task)
+    try:
+        await host.prepare(None)
+        tool = PythonTool(host, settings)
+        await server(version("houston-agents"), tool, searcher).run_stdio_async()
+    finally:
+        await host.destroy_terminals()
+        await host.close()
+        await asyncio.to_thread(shutil.rmtree, host.folder, ignore_errors=True)
+    return None
+
+
+def _searches(loaded: Loaded) -> bool:
+    return bool(loaded.tools.search.provider or loaded.tools.search.corpus)
+
+
+def _standing_in(
+    arguments: argparse.Namespace, loaded: Loaded, settings: Python
+) -> tuple[RolloutSpec, Task]:
+    """What a rollout with these tools would have."""
+    corpus = Path(arguments.corpus).expanduser().absolute() if arguments.corpus else None
+    if corpus and not (corpus.is_dir() or (corpus.suffix == ".jsonl" and corpus.is_file())):
+        raise ConfigurationError(f"{corpus} is no folder and no .jsonl file.")
+    spec = RolloutSpec(
+        rollout=f"mcp-serve-{os.getpid()}",
+        task=TaskRecord(
+            name="mcp-serve",
+            folder=str(corpus.parent if corpus else Path.cwd()),
+            definition="",
+            instructions="",
+        ),
+        engine="",
+        engine_settings={},
+        host_root=str(loaded.host_root),
+        hidden=hidden(loaded),
+        tool_settings=msgspec.to_builtins(loaded.tools),
+    )
+    search = Search(corpus=corpus.name if corpus else "")
+    return spec, Task(name="mcp-serve", search=search, python=settings)
+
+
+def _host(spec: RolloutSpec, task: Task) -> "LocalHost":
+    from houston_daemon.environments.local import local_host
+
+    return local_host(spec, task)
