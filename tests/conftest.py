@@ -15,6 +15,7 @@ from tests.support.station import Station
 FIRST = (
     "integration/end_to_end/test_vllm.py",
     "integration/end_to_end/test_real_model.py",
+    "integration/end_to_end/test_research.py",
     "integration/service/test_rollouts.py",
     "integration/service/test_leaving.py",
     "faults/test_daemon_dies.py",

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import zmq
 
-from houston_daemon.demo.recording import decode
+from houston_daemon.demo.recording import read
 from houston_shared import wire
 from houston_shared.records import ForkBody, SampleBody
 
@@ -57,8 +57,7 @@ class Player:
         if not isinstance(welcome, wire.Welcome):
             raise SystemExit(f"not welcome: {welcome}")
         recording = Path(str(welcome.spec.engine_settings["path"]))
-        for text in recording.read_bytes().splitlines():
-            line = decode(text)
+        for line in read(recording):
             if isinstance(line.message, wire.Guide):
                 self._speak(line.message)
             else:

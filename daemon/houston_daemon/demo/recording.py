@@ -1,7 +1,8 @@
 """A rollout as a file: the messages its worker sent and the guidance people gave, as JSON Lines.
 
-`python -m houston_daemon.demo.recording HOME ROLLOUT > FILE` writes one; `playback` plays it into
-another home, where it becomes a rollout like any other. Times are those of the playback.
+`python -m houston_daemon.demo.recording HOME ROLLOUT FILE` writes one, packed with zstd where FILE
+ends with `.zst`; `playback` plays it into another home, where it becomes a rollout like any other.
+Times are those of the playback.
 """
 
 import sys
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
 
 from houston_shared import wire
 from houston_shared.home import Home
-from houston_shared.out import json_line
 from houston_shared.records import (
     ForkBody,
     Guidance,
@@ -47,6 +48,9 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 decode = msgspec.json.Decoder(Recorded).decode
+PACKED = ".zst"
+_LEVEL = 19
+"""Of zstd: a recording is written once and read often."""
 
 _BODIES = {
     "head": Head,
@@ -102,12 +106,26 @@ def _message(event: journal.Event, raw: bytes, active_us: int) -> Line:
             return wire.StoreFork(**place, step=event.step, fork=body)
 
 
+def read(file: Path) -> list[Recorded]:
+    """The lines of a recording, packed or not. Raises msgspec.DecodeError for what is none."""
+    data = file.read_bytes()
+    if file.suffix == PACKED:
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    return [decode(line) for line in data.splitlines()]
+
+
+def write(home: Home, rollout: str, file: Path) -> None:
+    """Write the recording of one rollout."""
+    with Reader(home) as reader:
+        lines = reader.run(recorded(rollout))
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    file.write_bytes(zstandard.compress(data, _LEVEL) if file.suffix == PACKED else data)
+
+
 def main(arguments: list[str]) -> None:
-    """Write the recording of one rollout to standard output."""
-    home, rollout = arguments
-    with Reader(Home(Path(home).absolute())) as reader:
-        for line in reader.run(recorded(rollout)):
-            json_line(line)
+    """Write the recording of one rollout into a file."""
+    home, rollout, file = arguments
+    write(Home(Path(home).absolute()), rollout, Path(file))
 
 
 if __name__ == "__main__":
