@@ -40,6 +40,7 @@ def local_host(
         past=past,
         data={name: folder / path for name, path in task.data.mounts.items()},
         activate=folder / task.activate if task.activate else None,
+        apart=(folder,),
     )
 
 

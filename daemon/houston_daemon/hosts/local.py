@@ -67,6 +67,7 @@ class LocalHost:
         past: Past | None = None,
         data: Mapping[str, Path] | None = None,
         activate: Path | None = None,
+        apart: tuple[Path, ...] = (),
     ) -> None:
         """owner: the home whose rollout it is; see `tenancy`. past: of a branch, its workspace."""
         self._past = past
@@ -87,6 +88,7 @@ class LocalHost:
             environment=dict(environment or {}),
             data=dict(data or {}),
             activate=activate,
+            apart=apart,
         )
         self.inside = self.sandbox.inside
         """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""

@@ -96,6 +96,30 @@ async def test_the_scale_goes_from_what_is_given_to_the_reference(trial: Trial) 
     assert "hidden" in seen.text
 
 
+async def test_a_task_below_what_is_mapped_is_its_evaluators_alone(tmp_path: Path) -> None:
+    """As packaged tasks are where Houston is installed below /usr."""
+    folder = tmp_path / "models" / "trial"
+    shutil.copytree(RESEARCH["design-loss"].folder, folder)
+    file = folder / "task.toml"
+    file.write_text(file.read_text() + READ.format(tmp_path / "models"))
+    trial = Trial(tmp_path, load_task(folder))
+    await trial.environment.open()
+    try:
+        assert (await trial("eval")).fields["overall_score"] == 0
+        seen = await trial("run_command", command=f"ls -a {folder}; ls {folder.parent}")
+        assert "held_out" not in seen.text
+        assert "trial" in seen.text
+    finally:
+        await trial.environment.close(ended=True)
+        end_terminals(tmp_path / "root")
+
+
+READ = """[sandbox]
+kind = "bubblewrap"
+read = ["{}"]
+"""
+
+
 @pytest.mark.parametrize("name", RESEARCH)
 def test_nonsense_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
     evaluate = RESEARCH[name].task.evaluate

@@ -66,6 +66,8 @@ class Sandbox:
     network: bool = False
     hidden: tuple[Path, ...] = ()
     """Never shown, even below something that is."""
+    apart: tuple[Path, ...] = ()
+    """Shown to nobody but the process that they are named to, as an evaluator's folder is."""
     read: tuple[Path, ...] = ()
     devices: tuple[Path, ...] = ()
     gpus: bool = False
@@ -239,7 +241,7 @@ class Sandbox:
         places = [(folder.resolve(), folder.absolute()) for folder in shown]
         places += [(path.resolve(), Path(DATA, name)) for name, path in self.data.items()]
         found: dict[Path, bool] = {}
-        for path in self.hidden:
+        for path in (*self.hidden, *self._set_apart(extra_read)):
             try:
                 real = path.resolve(strict=True)
             except OSError:
@@ -248,6 +250,17 @@ class Sandbox:
                 if real.is_relative_to(folder):
                     found[at / real.relative_to(folder)] = real.is_dir()
         return found
+
+    def _set_apart(self, extra_read: Sequence[Path]) -> list[Path]:
+        """What is to be covered of `apart`: not for whom it is named to, and no program's place."""
+        programs = [*map(Path, python_folders()), *self._activated()]
+        if self.activate is not None:
+            programs.append(self.activate)
+        return [
+            path
+            for path in self.apart
+            if path not in extra_read and not any(one.is_relative_to(path) for one in programs)
+        ]
 
     def _refuse_hidden(self, path: Path) -> None:
         for hidden in self.hidden:
