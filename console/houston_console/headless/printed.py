@@ -28,7 +28,10 @@ def show(page: Page, host_root: str, rollout: str, printed: TerminalSpan) -> Non
     page.line("  ", span(title, "name"))
     folder = terminal_folder.terminals_folder(Path(host_root), rollout) / printed.terminal
     inside = terminal_folder.is_name(printed.terminal)
-    if printed.host != "local" or not host_root or not inside or not folder.is_dir():
+    if printed.host != "local":
+        page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
+        return
+    if not host_root or not inside or not folder.is_dir():
         page.line("    ", span("its log is not on this machine", "dim"))
         return
     for text in _lines(blocks(folder, printed.start, printed.end)):

@@ -103,6 +103,10 @@ class LocalHost:
         self._opening = asyncio.Lock()
         self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
 
+    def map_data(self, data: Mapping[str, Path]) -> None:
+        """What is shown read-only at `/data/NAME`; called before `prepare`."""
+        self.sandbox = replace(self.sandbox, data=dict(data))
+
     async def probe(self) -> HoustonError | None:
         """Try a real spawn; None when it works, else cause and next step."""
         return await probe(self.sandbox, await self._hold())

@@ -17,7 +17,7 @@ from houston_daemon.hosts.guard.cgroup_places import places
 from houston_daemon.hosts.sandbox import seccomp
 from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
-from houston_daemon.service import machine_checks, tool_checks
+from houston_daemon.service import host_checks, machine_checks, tool_checks
 from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.finding import Check, Finding, ok
 from houston_daemon.service.role_checks import check_roles, warning
@@ -189,6 +189,7 @@ ALL: tuple[Check, ...] = (
     waiting,
     tool_checks.search,
     gpu,
+    host_checks.hosts,
 )
 
 

@@ -80,15 +80,20 @@ def test_a_rollout_goes_on_when_a_host_is_cut_off_in_the_middle_of_a_command(
 
 def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:
     script = [
-        {"calls": [_call("run_command", command="echo hi > answer.txt; cat README.md")]},
+        {"calls": [_call("run_command", command="cat /data/words > answer.txt; cat README.md")]},
         {"calls": [_call("open_file", path="answer.txt"), _call("parse_pdf", **PDF)]},
         {"calls": [_call("eval")]},
     ]
     station.start()
-    (rollout,) = station.rollout(_task(station, ["gpu2"]), station.script(script))
+    task = _task(station, ["gpu2"])
+    (task.parent / "words.txt").write_text("hi\n")
+    task.write_text(task.read_text() + '\n[data.mounts]\nwords = "words.txt"\n')
+    assert "gpu2 cannot be reached" in _doctor(station)
+    (rollout,) = station.rollout(task, station.script(script))
     station.until(lambda: station.state(rollout) == "paused", 60, "the pause")
     assert "gpu2 cannot be reached" in station.show(rollout)["reason"]
     sshd.start()
+    assert "houston-agents" in _doctor(station)
     station.run("rollout", "resume", rollout)
     assert station.ended(rollout)["state"] == "finished"
     first, second, third = station.steps(rollout)[:3]
@@ -96,6 +101,11 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     assert "hi" in second["observation"]
     assert "workspace is on gpu2" in second["observation"]
     assert "100" in third["observation"]
+
+
+def _doctor(station: Station) -> str:
+    found = station.run("doctor", code=None).stdout.splitlines()
+    return next(line for line in found if "host gpu2" in line)
 
 
 PDF = {"file_path": "a.pdf", "save_path": "a.md"}

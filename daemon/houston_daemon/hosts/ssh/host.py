@@ -36,7 +36,9 @@ class SshHost:
         name: str,
         settings: Settings,
         hello: m.Hello,
+        data: Mapping[str, Path] | None = None,
     ) -> None:
+        """data: folders and files of this machine that are mapped there at `/data/NAME`."""
         self.name = name
         self.workspace = Path("/workspace")
         """As the far end has it; known from the first connection on."""
@@ -44,6 +46,8 @@ class SshHost:
         self.link = Link(name, lambda: command_line(settings), self._begin)
         self._hello = hello
         self._ready = False
+        self._data = dict(data or {})
+        self._mapped: dict[str, str] = {}
         self._welcome = m.Welcome(version="", workspace="", inside="")
         self._snapshots = SshSnapshots(self.link)
 
@@ -56,10 +60,18 @@ class SshHost:
         why = await self.link.start()
         if why and not begun:
             raise HostDown(self.name, why, self._hello.rollout)
-        if not why:
+        if why:
+            self._mapped = await asyncio.to_thread(self._names)
+        else:
+            self._mapped = {name: await self._brought(path) for name, path in self._data.items()}
             parcel = await self._brought(source) if source is not None and not begun else ""
-            await self.link.ask(m.Prepare(source=parcel, begun=begun), again=True)
+            await self.link.ask(
+                m.Prepare(source=parcel, begun=begun, data=self._mapped), again=True
+            )
         self._ready = True
+
+    def _names(self) -> dict[str, str]:
+        return {name: parcels.name_of(path) for name, path in self._data.items()}
 
     async def present(self) -> bool:
         """Whether the workspace is there."""
@@ -145,7 +157,9 @@ class SshHost:
             log.warning("host %s has houston-agents %s", self.name, self._welcome.version)
         self.workspace, self.inside = Path(self._welcome.workspace), self._welcome.inside
         if self._ready:
-            self.link.read(await session.ask(m.Prepare(source="", begun=True)), None)
+            self.link.read(
+                await session.ask(m.Prepare(source="", begun=True, data=self._mapped)), None
+            )
 
     async def _brought(self, folder: Path) -> str:
         """Have a folder of this machine there; the name of its parcel."""

@@ -38,6 +38,8 @@ class Hello(Ask, frozen=True, kw_only=True):
     memory_mb: int = 0
     file_mb: int = 0
     workspace_mb: int = 0
+    activate: str = ""
+    """Folder there of a virtual or conda environment."""
     past: tuple[str, str] | None = None
     """Of a branch: the rollout there that it comes from, and the snapshot."""
 
@@ -57,6 +59,8 @@ class Prepare(Ask, frozen=True, kw_only=True):
 
     source: str
     begun: bool
+    data: dict[str, str] = {}
+    """Name → parcel of what is mapped at `/data/NAME`."""
 
 
 class Present(Ask, frozen=True):

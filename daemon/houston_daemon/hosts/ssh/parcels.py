@@ -18,9 +18,18 @@ PIECE = 1 << 20
 """Bytes of a tar file that travel in one message."""
 
 
+ONE_FILE = "content"
+"""Name, in its parcel, of a file that was brought alone."""
+_FILE = "file-"
+
+
 def name_of(folder: Path) -> str:
-    """The name of the parcel that holds `folder` as it is now. Raises OSError."""
+    """The name of the parcel that holds `folder`, or a single file, as it is now. OSError."""
     digest = hashlib.sha256()
+    if not folder.is_dir():
+        found = folder.stat()
+        digest.update(repr((str(folder), found.st_size, found.st_mtime_ns)).encode())
+        return _FILE + digest.hexdigest()[:32]
     for path in _everything(folder):
         found = path.lstat()
         about = (str(path.relative_to(folder)), found.st_mode, found.st_size, found.st_mtime_ns)
@@ -31,6 +40,9 @@ def name_of(folder: Path) -> str:
 def pack(folder: Path, file: IO[bytes]) -> None:
     """Write everything in `folder` that can be copied into a tar file."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        if not folder.is_dir():
+            tar.add(folder.resolve(), arcname=ONE_FILE)
+            return
         for path in _everything(folder):
             tar.add(path, arcname=str(path.relative_to(folder)), recursive=False)
 
@@ -55,6 +67,12 @@ class Parcels:
     def place(self, name: str) -> Path:
         """Where a parcel lies, or would."""
         return self._shelf / name
+
+    def content(self, name: str) -> Path:
+        """What was brought: the folder itself, or the one file of a parcel of a file."""
+        place = self.place(name)
+        file = place / ONE_FILE
+        return file if name.startswith(_FILE) and file.exists() else place
 
     def has(self, name: str) -> bool:
         """Whether it is there, whole."""

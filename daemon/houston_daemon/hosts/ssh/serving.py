@@ -5,6 +5,8 @@ would have to.
 """
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +18,8 @@ from platformdirs import user_state_path
 from houston_daemon.hosts import limits
 from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.sandbox.probe import probe
+from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import predecessor
 from houston_daemon.hosts.ssh.parcels import Parcels
@@ -60,13 +64,14 @@ class Serving:
             environment=ask.environment,
             limits=limits.limits(ask.processes, ask.memory_mb, ask.file_mb, ask.workspace_mb),
             owner=ask.owner,
+            activate=Path(ask.activate) if ask.activate else None,
             past=Past(*ask.past) if ask.past else None,
         )
         trouble = ""
         if ask.rollout:
             await asyncio.to_thread(predecessor.replace, root, ask.rollout)
-        elif problem := await host.probe():
-            trouble = str(problem)
+        else:
+            trouble = await _trouble(ask)
         self._host, self._parcels = host, Parcels(root)
         return m.Welcome(
             version=version("houston-agents"),
@@ -89,6 +94,7 @@ class Serving:
         match ask:
             case m.Prepare():
                 source = parcels.place(ask.source) if ask.source else None
+                host.map_data({name: parcels.content(one) for name, one in ask.data.items()})
                 return await host.prepare(source, ask.begun)
             case m.Present():
                 return await host.present()
@@ -130,6 +136,16 @@ class Serving:
         """Let go; terminals go on."""
         if self._host is not None:
             await self._host.close()
+
+
+async def _trouble(ask: m.Hello) -> str:
+    """Why no rollout can work on this machine; empty when a trial worked."""
+    if shutil.which("tmux") is None:
+        return "It has no tmux, which terminals need."
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        trial = Sandbox(kind=ask.sandbox, workspace=place, home=place, temporary=place)
+        return str(await probe(trial) or "")
 
 
 async def _in_terminal(terminal: LocalTerminal, ask: InTerminal, back: asyncio.Event) -> Any:

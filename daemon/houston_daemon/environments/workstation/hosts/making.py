@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 
@@ -19,6 +20,7 @@ from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.messages import Hello
 from houston_shared.config_hosts import LOCAL, Host
+from houston_shared.errors import ConfigurationError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
 
@@ -76,9 +78,22 @@ def ssh_host(making: Making, name: str) -> SshHost:
         memory_mb=mapped.memory_mb,
         file_mb=mapped.file_mb,
         workspace_mb=mapped.workspace_mb,
+        activate=_there(task.activate, name),
         past=None if before is None else (before.rollout, before.commit),
     )
-    return SshHost(name, settings, hello)
+    folder = Path(spec.task.folder)
+    data = {mount: folder / path for mount, path in task.data.mounts.items()}
+    return SshHost(name, settings, hello, data)
+
+
+def _there(environment: str, host: str) -> str:
+    """An environment to activate on another machine: it has to be there already."""
+    if environment and not environment.startswith("/"):
+        raise ConfigurationError(
+            f"`activate` names {environment!r}, beside the task file, which is not on {host}.",
+            next="Name the absolute path that the environment has on every host of the task.",
+        )
+    return environment
 
 
 def past(spec: RolloutSpec, task: Task, host: str) -> Past | None:
