@@ -1,4 +1,4 @@
-"""Rollouts that work on several machines: this one, and one behind a real sshd that comes and goes."""
+"""Rollouts on several machines: this one, and one behind a real sshd that comes and goes."""
 
 from collections.abc import Iterator
 from pathlib import Path
