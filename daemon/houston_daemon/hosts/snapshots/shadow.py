@@ -116,7 +116,7 @@ class ShadowRepository:
             self._commit(repo, message, about, changes)
         self._remember(seen, files, looked_at)
         if told is not None:
-            changes = _between(told, self._files | self._about.beside)
+            changes = _between(told, {**self._files, **self._about.beside})
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
