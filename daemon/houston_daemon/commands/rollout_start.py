@@ -9,7 +9,7 @@ from houston_daemon.service.task_checks import check_names
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.sending import send
 from houston_shared.task import load_task
@@ -29,6 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--share-gpus", action="store_true", help="their GPUs may be shared with others of the kind"
     )
+    parser.add_argument(
+        "--hints", action="store_true", help="show them the task's hints, which are off by default"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
 
 
@@ -43,7 +46,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         running = status.engines if isinstance(status, Status) else {}
     rollouts.check_engine(loaded, engine, running)
     rollouts.check_machine(task)
-    specs = rollouts.specs(loaded, task, engine, arguments.n, arguments.seed, arguments.share_gpus)
+    if arguments.hints and not task.task.hints.text:
+        raise HoustonError(
+            f"{task.file} has no hints.", rollouts.NOTHING, "Leave --hints out.", ExitCode.USAGE
+        )
+    given = (arguments.seed, arguments.share_gpus, arguments.hints)
+    specs = rollouts.specs(loaded, task, engine, arguments.n, *given)
     message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
     done = send(loaded.home, message, "They may have been queued.", "houston rollout list")
     for rollout in done.rollouts:

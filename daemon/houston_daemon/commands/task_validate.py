@@ -5,21 +5,31 @@ import shlex
 import shutil
 from pathlib import Path
 
+from houston_daemon.environments.observation import render
 from houston_daemon.environments.registry import kind
-from houston_daemon.service.rollouts import check_file
+from houston_daemon.service.rollouts import check_file, hidden
 from houston_daemon.service.task_checks import check_names
+from houston_daemon.service.trial import evaluate
 from houston_shared import out
 from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.secret_values import install, unknown
 from houston_shared.task import LoadedTask, load_task
+from houston_shared.task_tables import DATA, Evaluate
 
 _SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`FILE`, `--engine`, `--json`."""
+    """`FILE`, `--run`, `--engine`, `--json`."""
     parser.add_argument("file", metavar="FILE", help="task.toml, or the folder that holds it")
+    parser.add_argument(
+        "--run",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="also evaluate this folder, or the task's own workspace, as `eval` would",
+    )
     parser.add_argument("--engine", help="also check this engine's file, e.g. script:FILE")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -30,19 +40,36 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     found = findings(task)
     if engine := _engine(loaded, arguments.engine):
         found["engine"] = engine
+    install(loaded.config)
+    scored = arguments.run is None or _tried(task, arguments.run, loaded, found)
     if arguments.json:
         out.json_line({"task": task.task.name, "file": str(task.file), **found})
     else:
         out.line(f"{task.file}: {task.task.name} can be started")
         for key, value in found.items():
             out.line(f"  {key:<12} {value}")
-    install(loaded.config)
     for name in unknown(task.task.environment_variables.values()):
         out.note(
             f"warning: [secret:{name}] stands for nothing in this shell; `houston rollout start` "
             "is refused unless the daemon was started with it."
         )
-    return int(ExitCode.DONE)
+    return int(ExitCode.DONE if scored else ExitCode.FAILED)
+
+
+def _tried(task: LoadedTask, folder: str, loaded: Loaded, found: dict[str, str]) -> bool:
+    """Evaluate a folder and note what `eval` would say; whether it gave a score."""
+    if not task.task.evaluate.command:
+        raise ConfigurationError(f"{task.file}: [evaluate] has no `command` that could be run.")
+    source = task.task.workspace.source
+    workspace = Path(folder) if folder else task.folder / source if source else None
+    if workspace is not None and not workspace.is_dir():
+        raise ConfigurationError(f"--run: {workspace} is no folder.")
+    seen = evaluate(task, workspace, hidden(loaded))
+    text, detail = render(seen), str(seen.fields().get("detail", ""))
+    found["evaluation"] = "\n".join(part for part in (text.head, text.body) if part)
+    if detail and not seen.success:
+        found["detail"] = detail
+    return seen.success
 
 
 def _engine(loaded: Loaded, name: str | None) -> str:
@@ -69,6 +96,15 @@ def findings(task: LoadedTask) -> dict[str, str]:
         else "none: rollouts of it have no score"
     )
     evaluator = evaluator_of(task) or own
+    given = {
+        "domain": definition.domain,
+        "data": ", ".join(f"{DATA}/{name}" for name in definition.data.mounts),
+        "activate": definition.activate,
+        "hints": ("shown" if definition.hints.shown else "off") if definition.hints.text else "",
+        "scale": _scale(definition.evaluate),
+        "required": ", ".join(definition.evaluate.required),
+        "format": definition.evaluate.format,
+    }
     return {
         "instructions": f"{len(task.instructions)} characters",
         "environment": definition.environment,
@@ -78,7 +114,14 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "
         f"{budget.evaluations} evaluations",
         "evaluator": evaluator,
+        **{name: said for name, said in given.items() if said},
     }
+
+
+def _scale(evaluate: Evaluate) -> str:
+    if evaluate.baseline is None:
+        return ""
+    return f"raw_score {evaluate.baseline:g} is 0 points, {evaluate.reference:g} is 100"
 
 
 def evaluator_of(task: LoadedTask) -> str:

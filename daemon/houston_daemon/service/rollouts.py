@@ -40,17 +40,18 @@ def specs(
     count: int,
     seed: int | None,
     share_gpus: bool = False,
+    hints: bool = False,
 ) -> tuple[RolloutSpec, ...]:
     """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random).
 
-    share_gpus: whether they may share GPUs, whatever the task says.
+    share_gpus, hints: whether they may share GPUs and are shown the task's hints, whatever it says.
     """
     engine = loaded.engine(engine_name)
     if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
         engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
-    record, settings, places = task.record(), msgspec.to_builtins(engine), hidden(loaded)
+    record, settings, places = task.record(hints), msgspec.to_builtins(engine), hidden(loaded)
     tools = msgspec.to_builtins(loaded.tools)
     machines = hosts(loaded, task)
     return tuple(

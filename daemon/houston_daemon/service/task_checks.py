@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from houston_daemon.environments.registry import kind
-from houston_shared.errors import ConfigurationError
+from houston_daemon.hosts.sandbox import activation
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task import LoadedTask
 
 
@@ -24,6 +25,16 @@ def check_names(task: LoadedTask) -> None:
                     f"{task.file}: `sandbox.{key}` names {path!r}, which is no absolute path of "
                     "something on this machine."
                 )
+    for name, path in definition.data.mounts.items():
+        if not _here(str(task.folder / path)):
+            raise ConfigurationError(
+                f"{task.file}: `data.mounts.{name}` names {path!r}, which is not on this machine."
+            )
+    if definition.activate:
+        try:
+            activation.check(task.folder / definition.activate)
+        except HoustonError as problem:
+            raise ConfigurationError(f"{task.file}: `activate`: {problem.cause}") from None
 
 
 def _here(path: str) -> bool:
