@@ -1,11 +1,11 @@
-"""`houston task list`: tasks of this home, from the database."""
+"""`houston task list`: tasks of this home, from the database, or those that Houston brings."""
 
 import argparse
 
 from houston_console.headless import options
 from houston_console.headless.page import Page, span
 from houston_console.headless.spoken import score
-from houston_shared import out
+from houston_shared import out, packaged
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.store import views
@@ -14,12 +14,17 @@ from houston_shared.store.reader import Reader
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`--json`."""
+    """`--packaged`, `--json`."""
+    parser.add_argument(
+        "--packaged", action="store_true", help="tasks that `houston task new --from` copies"
+    )
     options.as_json(parser, "one JSON line a task")
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """List them by name."""
+    if arguments.packaged:
+        return _packaged(arguments.json)
     with Reader(loaded.home) as reader:
         found = reader.run(rollouts.tasks())
     if arguments.json:
@@ -34,4 +39,19 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         Page().table(("task", "rollouts#", "going on#", "best#"), rows)
     else:
         out.note("No task was started in this home.\n  next: houston rollout start TASK.toml")
+    return int(ExitCode.DONE)
+
+
+def _packaged(json: bool) -> int:
+    found = packaged.tasks()
+    if json:
+        for one in found:
+            out.json_line(views.packaged(one))
+        return int(ExitCode.DONE)
+    rows = [
+        (span(one.folder.name, "name"), span(one.task.domain), span(one.task.environment))
+        for one in found
+    ]
+    Page().table(("task", "domain", "environment"), rows)
+    out.note("next: houston task new NAME --from TASK")
     return int(ExitCode.DONE)

@@ -12,6 +12,7 @@ import msgspec
 from houston_shared.clock import iso
 from houston_shared.records import ENDED, Guidance
 from houston_shared.store.queries.rollouts import Rollout, Task
+from houston_shared.task import LoadedTask
 
 Json = dict[str, Any]
 
@@ -25,6 +26,12 @@ def task(one: Task) -> Json:
         "best_score": one.best_score,
         "first_seen": iso(one.first_seen),
     }
+
+
+def packaged(one: LoadedTask) -> Json:
+    """A line of `task list --packaged --json`."""
+    named, domain, world = one.folder.name, one.task.domain, one.task.environment
+    return {"task": named, "domain": domain, "environment": world, "folder": str(one.folder)}
 
 
 def rollout(one: Rollout) -> Json:

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from houston_daemon.commands import task_new
 from houston_daemon.recorder.steps.journal import Key
 from houston_shared.records import (
     Call,
@@ -14,6 +16,7 @@ from houston_shared.records import (
     ObservationBody,
 )
 from houston_shared.store.bodies import Bookmarked, StoredState
+from houston_shared.task import load_task
 from tests.support.written_home import WrittenHome, sample
 from tests.unit.headless.conftest import Houston
 
@@ -142,6 +145,16 @@ def test_what_asks_for_a_person_is_shown_with_its_reason(
         (line,) = houston(*words, "--json").lines
         assert line["attention"] == ["error_streak"], words
         assert line["attention_reasons"] == {"error_streak": "3 steps went wrong"}, words
+
+
+def test_packaged_tasks_are_listed_and_can_be_copied(houston: Houston, tmp_path: Path) -> None:
+    listed = houston("task", "list", "--packaged", "--json").lines
+    assert {one["task"] for one in listed} == set(task_new.templates())
+    assert "design-loss" in houston("task", "list", "--packaged").out
+    for one in listed:
+        made = task_new.write(f"my-{one['task']}", tmp_path, one["task"])
+        copy = load_task(made)
+        assert (copy.task.name, copy.task.domain) == (f"my-{one['task']}", one["domain"])
 
 
 def test_guidance_as_json(written: WrittenHome, houston: Houston) -> None:
