@@ -21,6 +21,7 @@ from houston_console.app.rows import unfolded
 from houston_console.app.source import RolloutSource
 from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep import repair as repairing
 from houston_daemon.recorder.upkeep.repair import Repaired, repair
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
@@ -583,3 +584,38 @@ def test_a_backup_that_ends_in_the_middle_gives_back_what_it_has(
     station.person().ask(wire.Steer(rollout=two, action="resume"))
     assert station.worker(two).welcome.next_step == STEPS + 1
     station.stop()
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing behind it is done."""
+
+
+def test_a_kill_while_the_new_database_takes_its_place_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash the newest events are in the WAL alone; it has to go before the move."""
+    station = Station(tmp_path / "running").start()
+    worker = station.working()
+    for step in range(1, STEPS + 1):
+        worker.step(step)
+    home = Home(tmp_path / "home")
+    shutil.copytree(station.home.path, home.path, ignore=shutil.ignore_patterns("run", "*-shm"))
+    station.stop()
+    ((last,),) = ask(home, "SELECT max(seq) FROM events")
+    assert home.database.with_name("houston.db-wal").stat().st_size > 0
+    home.head_file.write_text("damaged")
+    copying = repairing.copying.sync
+
+    def sync(path: Path) -> None:
+        if path.name == home.database.name:
+            raise Killed
+        copying(path)
+
+    with monkeypatch.context() as later, pytest.raises(Killed):
+        later.setattr(repairing.copying, "sync", sync)
+        repair(home)
+    assert not home.database.with_name("houston.db-wal").exists()
+    done = repaired(home)
+    assert done.losses == ()
+    assert ask(home, "SELECT count(*) FROM steps") == [(STEPS,)]
+    assert ask(home, "SELECT max(seq) >= ? FROM events", last) == [(1,)]

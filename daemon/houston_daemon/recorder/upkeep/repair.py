@@ -7,6 +7,7 @@ rebuilt by the next daemon. Rollouts that lost something are paused by `repair`.
 """
 
 import base64
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -130,7 +131,11 @@ def _spares(home: Home, backup: Path | None) -> list[Home]:
 
 
 def _replace(home: Home, beside: Home) -> None:
-    """Put the new database in place. The WAL goes first: SQLite must not apply it to another."""
+    """Put the new database in place. The WAL goes first: SQLite must not apply it to another.
+
+    What it holds is moved into the old database before: a kill in between loses nothing.
+    """
+    _empty_wal(home)
     for end in ("-wal", "-shm"):
         home.database.with_name(home.database.name + end).unlink(missing_ok=True)
         home.search_database.with_name(home.search_database.name + end).unlink(missing_ok=True)
@@ -141,6 +146,19 @@ def _replace(home: Home, beside: Home) -> None:
     beside.database.replace(home.database)
     beside.head_file.replace(home.head_file)
     copying.sync(home.path)
+
+
+def _empty_wal(home: Home) -> None:
+    """Also of a damaged database, of which there is a copy; one that does not open stays as it is.
+
+    SQLite removes a WAL when its last connection closes, and copies it first.
+    """
+    place = f"{home.database.as_uri()}?mode=rw"
+    with (
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
+        contextlib.closing(sqlite3.connect(place, uri=True, timeout=5)) as connection,
+    ):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 class _Repair:
