@@ -13,7 +13,7 @@ from houston_shared.records import StepRecord
 from houston_shared.store import journal
 from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.plan import Ask, Plan, Row, columns, from_rows
-from houston_shared.store.queries import aside, progress, rollouts, steps, world
+from houston_shared.store.queries import aside, lineage, progress, rollouts, steps, world
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.queries.steps import ASIDE
 
@@ -61,12 +61,12 @@ class Changes(NamedTuple):
 
 def changes(rollout: str, since: int) -> Plan[Changes]:
     """Steps of `rollout` with events after `since`; for 0 only how many steps there are."""
-    steps = yield Ask("SELECT coalesce(max(step), 0) FROM steps WHERE rollout = ?", (rollout,))
+    last = yield from steps.last(rollout)
     newest = yield from progress.last_seq(rollout)
     touched: list[Row] = []
     if since:
         touched = yield Ask(f"{TOUCHED} ORDER BY 1", (rollout, since))
-    return Changes([row[0] for row in touched if row[0]], steps[0][0], newest)
+    return Changes([row[0] for row in touched if row[0]], last, newest)
 
 
 _STEP_ROWS = """
@@ -84,7 +84,9 @@ WHERE s.rollout = ?1 AND s.step BETWEEN ?2 AND ?3 AND s.current = 1 ORDER BY s.s
 
 def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
     """Folded lines of the steps `first` to `last`, in order; newest attempts only."""
-    rows = yield Ask(_STEP_ROWS, (rollout, first, last))
+    rows: list[Row] = []
+    for part in (yield from lineage.stretches(rollout, first, last)):
+        rows += yield Ask(_STEP_ROWS, part)
     samples = yield from journal.by_seq([row[-1] for row in rows])
     found: list[StepRow] = []
     for row in rows:
