@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.upkeep import archive_reading
+from houston_daemon.recorder.upkeep import archive, archive_reading
 from houston_daemon.recorder.upkeep.verify_events import COLUMNS
 from houston_shared import wire
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from tests.support import small_disk
 from tests.support.full_home import fill
 from tests.support.recorder_client import Station
 
@@ -56,6 +59,23 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, str]:
     station.person().ask(wire.Steer(rollout=rollout, action="cancel"))
     station.stop()
     return station.home, rollout
+
+
+def test_a_full_disk_for_what_is_unpacked_is_said(
+    ended: tuple[Home, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, rollout = ended
+    path, _ = archive.write(home, rollout, tmp_path)
+    small = tmp_path / "small"
+    small.mkdir()
+    with small_disk.mounted(small, 1):
+        filler = small_disk.fill(small)
+        monkeypatch.setattr(tempfile, "tempdir", str(small))
+        home_of = archive_reading.home_of(path)
+        with pytest.raises(HoustonError, match="unpacked for reading: database") as said, home_of:
+            pytest.fail("there was room")
+        assert f"Make room in {small}" in said.value.next
+        assert list(small.iterdir()) == [filler]
 
 
 def test_its_steps_are_the_same_byte_for_byte(ended: tuple[Home, str]) -> None:

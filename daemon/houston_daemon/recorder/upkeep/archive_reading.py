@@ -41,10 +41,26 @@ def home_of(path: Path) -> Iterator[tuple[Home, Manifest]]:
             f"Read it with houston {manifest.version}.",
             ExitCode.CONFIGURATION,
         )
-    with tempfile.TemporaryDirectory(prefix="houston-archive-") as folder:
+    try:
+        place = tempfile.TemporaryDirectory(prefix="houston-archive-")
+    except OSError as problem:
+        raise _no_room(path, problem) from None
+    with place as folder:
         home = Home(Path(folder))
-        _write(home, archive.events(path))
+        try:
+            _write(home, archive.events(path))
+        except (OSError, sqlite3.OperationalError) as problem:
+            raise _no_room(path, problem) from None
         yield home, manifest
+
+
+def _no_room(path: Path, problem: Exception) -> HoustonError:
+    return HoustonError(
+        f"The archive {path} cannot be unpacked for reading: {problem}.",
+        "Nothing was read.",
+        f"Make room in {tempfile.gettempdir()}, or name another folder: TMPDIR=DIR houston rollout"
+        f" archive --read {path}",
+    )
 
 
 def _write(home: Home, events: Iterator[dict[str, Any]]) -> None:
