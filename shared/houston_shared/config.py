@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from houston_shared.config_hosts import LOCAL, Host, Hosts, named_hosts
+from houston_shared.engine_kinds import check_kinds
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import Home, unreadable
 from houston_shared.toml_file import Settings, convert, read
@@ -60,10 +61,11 @@ class Metrics(Settings, frozen=True):
 class Engine(Settings, frozen=True):
     """One engine. Which keys matter depends on `kind`."""
 
-    kind: Literal["embedded", "vllm", "token", "chat", "script", "recorded"]
+    kind: str
     """`embedded`: our transformers server, a child process. `vllm`: `vllm serve` as a child.
     `token`: a vLLM (or equal) that already runs at `url`. `chat`: any OpenAI-compatible endpoint
-    at `url`. `script`: plays the actions in the file `path`. `recorded`: plays back a recording."""
+    at `url`. `script`: plays the actions in the file `path`. `recorded`: plays back a recording.
+    Packages register more (docs/extending.md)."""
     url: str = ""
     """Base address, e.g. `http://127.0.0.1:8000/v1`."""
     port: int = 0
@@ -87,6 +89,8 @@ class Engine(Settings, frozen=True):
     """For `script` and `recorded`: the JSON Lines file, from the folder of this file."""
     environment: dict[str, str] = {}
     """Extra environment of a child."""
+    settings: dict[str, Any] = {}
+    """Settings of a kind that another package brings, as that package documents them."""
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     """GPUs of this machine that a child leases and alone sees; 0 leases none and sees all."""
     gpus_shared: bool = False
@@ -320,6 +324,7 @@ def load(
     convert(tables, Configuration, source)  # so that the file is blamed for its own mistakes
     merged = named_hosts(_merge(tables, environment))
     config = convert(merged, Configuration, f"{source} with {_PREFIX}… variables")
+    check_kinds(config.engines, source)
     return Loaded(config, Home(_place(named, path, config)), source)
 
 

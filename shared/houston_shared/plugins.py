@@ -1,7 +1,7 @@
 """What packages register with Houston by entry point: environments and engines.
 
-Houston's own stand in the same table, in its `pyproject.toml`, and win over others of their name.
-Only what is asked for is imported. This module knows no group's meaning.
+Houston's own environments stand in the same table, in its `pyproject.toml`, and win over others of
+their name. Only what is asked for is imported. This module knows no group's meaning.
 """
 
 from collections.abc import Iterator

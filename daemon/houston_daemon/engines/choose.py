@@ -1,7 +1,7 @@
 """Chooses the engine of a rollout from its settings: the one place that knows all kinds."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,13 @@ from houston_daemon.engines.chat import ChatEngine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.engines.script import ScriptEngine
 from houston_daemon.engines.token import TokenEngine
+from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
 
 KINDS = ("embedded", "vllm", "token", "chat", "script")
+MakeEngine = Callable[[Mapping[str, Any], str], Engine]
+"""What an entry point of the group `houston.engines` names: the engine's table of the
+configuration, and the name for the ledger, make an engine. Raises ConfigurationError."""
 
 
 def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: str = "") -> Engine:
@@ -63,7 +67,20 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
             adapters=settings.get("adapters"),
             logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
         )
-    raise ConfigurationError(f"There is no engine kind {kind!r}; known: {', '.join(KINDS)}.")
+    return plugin(kind)(settings, name or kind)
+
+
+def plugin(kind: str) -> MakeEngine:
+    """What makes an engine of a kind that another package registered.
+
+    Raises ConfigurationError when there is none of that name, or when it cannot be imported.
+    """
+    others = plugins.names(plugins.ENGINES)
+    if kind not in others:
+        known = ", ".join((*KINDS, *others))
+        raise ConfigurationError(f"There is no engine kind {kind!r}; known: {known}.")
+    found: MakeEngine = plugins.load(plugins.ENGINES, kind, "engine kind")
+    return found
 
 
 def _needed(settings: Mapping[str, Any], key: str) -> str:

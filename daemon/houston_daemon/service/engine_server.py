@@ -1,4 +1,4 @@
-"""What is behind each engine's name: a child server of ours, a URL, or nothing (a file)."""
+"""What is behind each engine's name: a child of ours, a URL, or nothing (a file, a plug-in)."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.engine_watch import Server
 from houston_daemon.service.gpus import GpuLedger
 from houston_shared.config import FILE_ENGINES, Engine, Loaded
+from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import ConfigurationError, HoustonError
 
 
@@ -18,7 +19,7 @@ def servers(loaded: Loaded, gpus: GpuLedger) -> Callable[[str], Server | None]:
             engine = loaded.engine(name)
         except ConfigurationError as problem:
             return Missing(problem)
-        if engine.kind in FILE_ENGINES:
+        if engine.kind in FILE_ENGINES or (engine.kind not in KINDS and not engine.url):
             return None
         if engine.url:
             return Remote(engine.url)

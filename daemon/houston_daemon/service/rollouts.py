@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from houston_daemon.engines.choose import plugin
 from houston_daemon.engines.install import engine_path
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.script import read_script
@@ -26,6 +27,7 @@ from houston_daemon.service.engine_places import address_of, port_taken, refusal
 from houston_daemon.service.engine_server import is_child
 from houston_shared.config import FILE_ENGINES, Engine, Loaded
 from houston_shared.config_hosts import LOCAL
+from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask
@@ -147,6 +149,8 @@ def check_engine(loaded: Loaded, name: str, running: dict[str, str]) -> None:
                 NOTHING,
                 f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
             )
+    elif engine.kind not in KINDS:
+        plugin(engine.kind)
     elif is_child(engine):
         _check_child(name, engine, running)
     else:
