@@ -159,7 +159,7 @@ class Rollout:
         if cut is None:
             return
         self.context = await self.forker.fork(
-            self.context, cut, self.step, self.tries, self.budgets.scores
+            self.context, cut, self.step, self.tries, self.budgets.told
         )
 
     async def _close(self, opened: OpenStep) -> str:
