@@ -3,7 +3,8 @@
 A worker ends its rollout's terminals itself. Where none was left to do it, the supervisor finds
 what is left (a tmux server, or the note of groups and processes that a rollout's end removes) and
 has a short process of its own end it: `python -m houston_daemon.service.leftovers HOST_ROOT
-ROLLOUT…`. A sandbox outlives its tmux server, so the server alone would not tell.
+ROLLOUT…`, or `--there NOTE…` for other machines. A sandbox outlives its tmux server, so the server
+alone would not tell.
 """
 
 import asyncio
@@ -11,17 +12,21 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
 from houston_daemon.hosts.holding import note_of
+from houston_daemon.hosts.ssh import left
 from houston_daemon.hosts.workspace import tenancy
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.progress import read_ended
 from houston_shared.faults import point
 from houston_shared.terminal_folder import rollout_folder, socket_note, terminals_folder
+
+_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,20 @@ class Leftovers:
         self._seen = 0
         self._waiting: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
+        self._over: set[str] = set()
+        """Rollouts that have ended, of which something may be left on another machine."""
+        self._there_again = 0.0
 
     def look(self, live: Container[str]) -> None:
         """End terminals of rollouts that ended since the last look and have no live worker."""
         ended, self._seen = read_ended(self._database, self._seen)
         self._waiting.update(ended)
+        self._over.update(ended)
         ready = {rollout for rollout in self._waiting if rollout not in live}
-        if self._process is not None or not ready:
+        if self._process is not None:
+            return
+        if not ready:
+            self._look_there(live)
             return
         home = str(self._database.parent.resolve())
         found = sorted(r for r in ready if has_left(self._root, r, home))
@@ -57,6 +69,18 @@ class Leftovers:
             return
         self._waiting -= ready
 
+    def _look_there(self, live: Container[str]) -> None:
+        """The same on other machines; one that is away is asked again every minute."""
+        now = time.monotonic()
+        if not self._over or now < self._there_again:
+            return
+        self._there_again = now + _AGAIN_SECONDS
+        over = {rollout for rollout in self._over if rollout not in live}
+        notes = left.of(self._root, over)
+        self._over -= over - {note.stem.rpartition("@")[0] for note in notes}
+        if notes:
+            self._start_with("--there", [str(note) for note in notes])
+
     def ended(self) -> None:
         """Take note that the process is done."""
         if self._process is not None and (code := self._process.wait()):
@@ -65,10 +89,13 @@ class Leftovers:
 
     def _start(self, rollouts: list[str]) -> None:
         LOGGER.info("ending terminals of %s", ", ".join(rollouts))
+        self._start_with(str(self._root), rollouts)
+
+    def _start_with(self, first: str, others: list[str]) -> None:
         command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
         point("supervisor.leftovers.before")
         self._process = subprocess.Popen(
-            [*command, str(self._root), *rollouts],
+            [*command, first, *others],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -109,5 +136,22 @@ async def end(root: Path, rollouts: list[str]) -> None:
         await host.close()
 
 
+async def end_there(notes: list[Path]) -> None:
+    """End what rollouts left on other machines, of which these are the notes."""
+    from houston_daemon.hosts.ssh.host import SshHost
+
+    for note in notes:
+        noted = left.read(note)
+        host = SshHost(noted.host, noted.settings, noted.hello, note=note)
+        try:
+            if not await host.link.start():
+                await host.destroy_terminals()
+        finally:
+            await host.close()
+
+
 if __name__ == "__main__":
-    asyncio.run(end(Path(sys.argv[1]), sys.argv[2:]))
+    if sys.argv[1] == "--there":
+        asyncio.run(end_there([Path(note) for note in sys.argv[2:]]))
+    else:
+        asyncio.run(end(Path(sys.argv[1]), sys.argv[2:]))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.sshd import Sshd
-from tests.support.station import Station
+from tests.support.station import Station, command_line
 from tests.support.terminals import end_terminals
 
 
@@ -109,6 +109,33 @@ def _doctor(station: Station) -> str:
 
 
 PDF = {"file_path": "a.pdf", "save_path": "a.md"}
+
+
+def test_what_a_host_that_is_away_keeps_is_ended_when_it_is_back(
+    station: Station, sshd: Sshd
+) -> None:
+    sshd.start()
+    script = [
+        {"calls": [_call("run_command", command="sleep 901", wait_for_completion=False)]},
+        {"calls": [_call("sleep", sleep_time=600)]},
+    ]
+    station.start()
+    (rollout,) = station.rollout(_task(station, ["gpu2"]), station.script(script))
+    station.until(lambda: station.closed(rollout) == 1, 60, "the command runs")
+    sshd.stop()
+    station.run("rollout", "cancel", rollout)
+    station.ended(rollout)
+    note = station.host_root / "there" / f"{rollout}@gpu2.json"
+    assert note.exists()
+    assert station.process("sleep", "901")
+    sshd.start()
+    station.run("daemon", "restart")
+    station.until(lambda: not note.exists(), 60, "it is told there")
+    station.until(lambda: not _runs("sleep 901"), 30, "it has ended there")
+
+
+def _runs(words: str) -> bool:
+    return any(words in command_line(entry) for entry in Path("/proc").glob("[0-9]*"))
 
 
 def test_a_task_that_names_an_unknown_host_is_not_started(station: Station) -> None:

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from houston_daemon.hosts.errors import HostAway, HostDown
 from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Finished, Snapshot, TerminalStatus
+from houston_daemon.hosts.ssh import left, parcels
 from houston_daemon.hosts.ssh import messages as m
-from houston_daemon.hosts.ssh import parcels
 from houston_daemon.hosts.ssh.link import Link
 from houston_daemon.hosts.ssh.session import Session
 from houston_daemon.hosts.ssh.settings import command_line
@@ -37,8 +37,12 @@ class SshHost:
         settings: Settings,
         hello: m.Hello,
         data: Mapping[str, Path] | None = None,
+        note: Path | None = None,
     ) -> None:
-        """data: folders and files of this machine that are mapped there at `/data/NAME`."""
+        """data: folders and files of this machine that are mapped there at `/data/NAME`.
+        note: where it is noted here that the rollout has something there; see `left`.
+        """
+        self._note, self._settings = note, settings
         self.name = name
         self.workspace = Path("/workspace")
         """As the far end has it; known from the first connection on."""
@@ -65,6 +69,9 @@ class SshHost:
         else:
             self._mapped = {name: await self._brought(path) for name, path in self._data.items()}
             parcel = await self._brought(source) if source is not None and not begun else ""
+            if self._note is not None:
+                noted = left.Left(host=self.name, settings=self._settings, hello=self._hello)
+                await asyncio.to_thread(left.write, self._note, noted)
             await self.link.ask(
                 m.Prepare(source=parcel, begun=begun, data=self._mapped), again=True
             )
@@ -136,12 +143,14 @@ class SshHost:
         await self.link.close()
 
     async def destroy_terminals(self) -> None:
-        """End every terminal of the rollout; one of a host that is away is left, and the log says
-        so."""
+        """End every terminal of the rollout; those of a host that is away stay noted."""
         try:
             await self.link.ask(m.DestroyTerminals(), again=True)
         except HostAway as away:
-            log.warning("terminals of %s are not ended: %s", self._hello.rollout, away)
+            log.warning("terminals of %s are not ended yet: %s", self._hello.rollout, away)
+            return
+        if self._note is not None:
+            self._note.unlink(missing_ok=True)
 
     async def look(self) -> m.Welcome:
         """What the machine says of itself, without a rollout. Raises HoustonError (`doctor`)."""

@@ -17,6 +17,7 @@ from houston_daemon.environments.workstation.hosts.place import Files, Place, Pl
 from houston_daemon.environments.workstation.state import State, StateFile
 from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.ssh import left
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.messages import Hello
 from houston_shared.config_hosts import LOCAL, Host
@@ -83,7 +84,8 @@ def ssh_host(making: Making, name: str) -> SshHost:
     )
     folder = Path(spec.task.folder)
     data = {mount: folder / path for mount, path in task.data.mounts.items()}
-    return SshHost(name, settings, hello, data)
+    note = left.place(Path(spec.host_root), spec.rollout, name)
+    return SshHost(name, settings, hello, data, note)
 
 
 def _there(environment: str, host: str) -> str:
