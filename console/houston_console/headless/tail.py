@@ -95,7 +95,26 @@ def _newest(rollout: str, kinds: tuple[str, ...], count: int) -> Plan[tuple[list
     last = yield from progress.last_seq()
     headers = yield from progress.newest(count, rollout, kinds)
     found = yield from _entries(headers[0].seq, last, rollout, kinds) if headers else _none()
+    if rollout and len(headers) < count:
+        found = (yield from _shared(rollout, kinds, count - len(headers))) + found
     return found, last
+
+
+def _shared(rollout: str, kinds: tuple[str, ...], count: int) -> Plan[list[Entry]]:
+    """The last events of the past that a branch shares, as those of the rollouts that have it."""
+    found: list[Entry] = []
+    one = yield from rollouts.rollout(rollout)
+    while one.parent and count:
+        origin = (yield from rollouts.spec(one)).origin
+        if origin is None:
+            break
+        headers = yield from progress.until(origin.seq, one.parent, count, kinds)
+        if headers:
+            ends = (headers[0].seq, headers[-1].seq)
+            found = (yield from _entries(*ends, one.parent, kinds)) + found
+        count -= len(headers)
+        one = yield from rollouts.rollout(one.parent)
+    return found
 
 
 def _since(rollout: str, kinds: tuple[str, ...], after: int) -> Plan[tuple[list[Entry], int]]:

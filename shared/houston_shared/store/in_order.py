@@ -18,16 +18,19 @@ OF_ROLLOUT = (
 )
 """Condition for all events of the rollout `?1`."""
 _MIDDLE = "(low + high + 1) / 2"
+_SHARED = "coalesce((SELECT parent_step FROM rollouts WHERE id = ?1 AND parent <> ''), 0)"
+"""The last step that the rollout `?1` shares with its parent; up to it, it has no rows."""
 _STEP_AT = f"""
 WITH RECURSIVE near (low, high) AS (
-    SELECT 0, coalesce((SELECT max(step) FROM steps WHERE rollout = ?1), 0)
+    SELECT {_SHARED}, coalesce((SELECT max(step) FROM steps WHERE rollout = ?1), 0)
     UNION ALL
     SELECT iif(sample_seq <= ?2, {_MIDDLE}, low), iif(sample_seq <= ?2, high, {_MIDDLE} - 1)
     FROM near LEFT JOIN steps ON rollout = ?1 AND step = {_MIDDLE} AND attempt = 1
     WHERE low < high
 ) SELECT low FROM near WHERE low >= high
 """
-"""The newest step of the rollout `?1` that was begun by the sequence `?2`, by halving; else 0."""
+"""The newest step of the rollout `?1` that was begun by the sequence `?2`, by halving; else the
+last that it shares, or 0."""
 TOUCHED = (
     f"SELECT step FROM events WHERE rollout = ?1 AND part IS NOT NULL AND step >= ({_STEP_AT})"
     f" AND seq > ?2 UNION SELECT step FROM events WHERE rollout = ?1 AND {ASIDE} AND seq > ?2"
@@ -106,9 +109,10 @@ def _step_at(rollout: str, seq: int) -> Plan[int]:
 
 
 def _begun(rollout: str, step: int) -> Plan[int]:
-    """The sequence with which the step began; `END` when it did not."""
+    """The sequence with which the step began: `END` when it did not, 1 when it is shared."""
     rows = yield Ask(
-        "SELECT sample_seq FROM steps WHERE rollout = ? AND step = ? AND attempt = 1",
-        (rollout, step),
+        "SELECT coalesce((SELECT sample_seq FROM steps WHERE rollout = ?1 AND step = ?2"
+        f" AND attempt = 1), iif(?2 <= {_SHARED}, 1, ?3))",
+        (rollout, step, END),
     )
-    return int(rows[0][0]) if rows else END
+    return int(rows[0][0])

@@ -71,6 +71,11 @@ def test_the_shared_context_is_the_same_token_by_token(place: Station) -> None:
         assert same(place.json("context", made, str(step - 1))[0], theirs[step - 1])
         last = place.json("context", made, "14")[0]
         assert last["token_ids"], "the chain of parents leads through both"
+        kinds = ("--kind", "observation", "-n", "13")
+        told = [(row["rollout"], row["step"]) for row in place.json("tail", made, *kinds)]
+        assert told == [(made if n >= step else parent, n) for n in range(2, 15)]
+        asked = place.json("tail", made, "--kind", "observation", "-n", "2")
+        assert [row["step"] for row in asked] == [13, 14]
     place.run("verify")
 
 

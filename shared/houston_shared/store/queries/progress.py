@@ -80,6 +80,12 @@ def newest(limit: int, rollout: str = "", kinds: tuple[str, ...] = ()) -> Plan[l
     return from_rows(Header, rows[::-1])
 
 
+def until(seq: int, rollout: str, limit: int, kinds: tuple[str, ...] = ()) -> Plan[list[Header]]:
+    """The last `limit` events of a rollout up to `seq`, oldest first."""
+    rows = yield from in_order.backward(columns(Header), rollout, seq + 1, limit, kinds)
+    return from_rows(Header, rows[::-1])
+
+
 def states() -> Plan[dict[str, int]]:
     """Rollouts by state."""
     rows = yield Ask("SELECT state, count(*) FROM rollouts GROUP BY state")
