@@ -28,6 +28,7 @@ from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.async_reader import AsyncReader
+from tests.support import small_disk
 from tests.support.full_home import change, fill, flip
 from tests.support.recorder_client import Station, sample, until
 
@@ -619,3 +620,19 @@ def test_a_kill_while_the_new_database_takes_its_place_loses_nothing(
     assert done.losses == ()
     assert ask(home, "SELECT count(*) FROM steps") == [(STEPS,)]
     assert ask(home, "SELECT max(seq) >= ? FROM events", last) == [(1,)]
+
+
+def test_no_room_for_the_copies_is_said_and_takes_no_room(home: Home, tmp_path: Path) -> None:
+    flip(home.database, home.database.stat().st_size // 2, 3)
+    small = tmp_path / "small"
+    small.mkdir()
+    with small_disk.mounted(small, 4):
+        shutil.copytree(home.path, small / "home", ignore=shutil.ignore_patterns("ballast"))
+        there = Home(small / "home")
+        small_disk.fill(small)
+        before = there.database.read_bytes()
+        with pytest.raises(HoustonError) as said:
+            repair(there)
+        assert said.value.effect == "It was left as it is."
+        assert there.database.read_bytes() == before
+        assert not any(there.damaged.iterdir())

@@ -76,7 +76,9 @@ def repair(home: Home, backup: Path | None = None) -> Repaired:
     copies = Home(home.damaged / copying.stamp())
     beside = Home(home.path / "repair.new")
     try:
+        kept = ""
         _keep(home, copies)
+        kept = f"; copies are in {copies.path}"
         shutil.rmtree(beside.path, ignore_errors=True)
         beside.path.mkdir(mode=0o700)
         (beside.blobs).symlink_to(home.blobs)
@@ -89,7 +91,7 @@ def repair(home: Home, backup: Path | None = None) -> Repaired:
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
             f"The home {home.path} cannot be repaired: {problem}.",
-            f"It was left as it is; copies are in {copies.path}.",
+            f"It was left as it is{kept}.",
             "Make room there, or restore a backup: houston backup --list",
             ExitCode.DAMAGED,
         ) from problem
@@ -113,14 +115,18 @@ def _found(home: Home) -> tuple[bool, int]:
 
 
 def _keep(home: Home, copies: Home) -> None:
-    """Copy what is damaged before anything else is done."""
-    for path in (home.database, home.head_file):
-        wal = path.with_name(path.name + "-wal")
-        for one in (path, wal):
-            if one.exists():
-                copying.file(one, copies.path / one.name)
-    copies.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    copying.sync_tree(home.damaged)
+    """Copy what is damaged before anything else is done; raises OSError, and then keeps nothing."""
+    try:
+        for path in (home.database, home.head_file):
+            wal = path.with_name(path.name + "-wal")
+            for one in (path, wal):
+                if one.exists():
+                    copying.file(one, copies.path / one.name)
+        copies.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copying.sync_tree(home.damaged)
+    except OSError:  # half a copy helps nobody, and takes the room that is missing
+        shutil.rmtree(copies.path, ignore_errors=True)
+        raise
 
 
 def _spares(home: Home, backup: Path | None) -> list[Home]:
