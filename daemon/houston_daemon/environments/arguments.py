@@ -6,7 +6,7 @@ on a field gives bounds and help. Knows nothing of what an action does.
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -106,6 +106,12 @@ def _no_text(name: str, filled: Mapping[str, Any]) -> str:
     return ""
 
 
+def _choices(action: type[Arguments], name: str) -> str:
+    """What an argument of a few words may be, for a sentence."""
+    words = get_args(get_type_hints(action)[name])
+    return f"; it may be {' or '.join(map(repr, words))}"
+
+
 def _explain(problem: str, action: type[Arguments]) -> str:
     """msgspec's sentence as one that names tool, argument and what is allowed."""
     what, _, place = problem.partition(" - at `$.")
@@ -116,5 +122,7 @@ def _explain(problem: str, action: type[Arguments]) -> str:
     if "missing required field" in what:
         return f"{action.name} needs the argument `{what.split('`')[1]}`; its arguments: {known}."
     if place:
-        return f"{action.name}: argument `{place.rstrip('`')}`: {what[0].lower()}{what[1:]}."
+        name = place.rstrip("`")
+        choices = _choices(action, name) if what.startswith("Invalid enum value") else ""
+        return f"{action.name}: argument `{name}`: {what[0].lower()}{what[1:]}{choices}."
     return f"{action.name}: the arguments must be one object with: {known}."

@@ -181,7 +181,7 @@ BAD: list[tuple[str, str, Any, str]] = [
     ("parse 2 GB", "parse_pdf", {"file_path": "empty.bin", "save_path": "a.md"}, "empty.bin"),
     ("page without end", "web_browse", {"url": "PAGE/endless"}, "and so on"),
     ("page that says nothing", "web_browse", {"url": "PAGE/silent"}, "within"),
-    ("no such machine", "run_command", {"command": "true", "host": "mars"}, "host"),
+    ("no such machine", "run_command", {"command": "true", "host": "mars"}, "'local' or 'gpu'"),
     ("dead machine", "run_command", {"command": "true", "host": "gpu"}, "gpu"),
     ("file there", "open_file", {"path": "README.md", "host": "gpu"}, "gpu"),
     ("evaluator prints nonsense", "eval", {}, "not one JSON object"),
