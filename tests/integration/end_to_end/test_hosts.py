@@ -76,6 +76,21 @@ def test_a_rollout_goes_on_when_a_host_is_cut_off_in_the_middle_of_a_command(
     assert any("gpu2:begun" in paths for paths in files[2:4])
     spans = station.query("SELECT DISTINCT host FROM terminals ORDER BY host")
     assert [host for (host,) in spans] == ["gpu2", "local"]
+    _branched(station, rollout, Path(sshd.host.host_root))
+
+
+def _branched(station: Station, rollout: str, there: Path) -> None:
+    """A branch has the workspaces of both hosts as they were after the step."""
+    (row,) = station.json("rollout", "branch", rollout, "--at", "6")
+    station.ended(row["rollout"])
+    workspace = there / "rollouts" / row["rollout"] / "workspace"
+    assert sorted(path.name for path in workspace.iterdir()) == [
+        "README.md",
+        "begun",
+        "there.py",
+    ]
+    own = station.host_root / "rollouts" / row["rollout"] / "workspace"
+    assert (own / "here.txt").exists()
 
 
 def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:
