@@ -36,7 +36,7 @@ class CallSeen:
     outcome: bytes
     """Hash of what it showed; of a command without its first line, which names times."""
     words: str
-    """The call on one line, cut."""
+    """The call with its first argument on one line, cut."""
     error: str
     """First line of what went wrong, cut; empty for a success."""
     forged_tags: int = 0
@@ -139,7 +139,7 @@ def call_seen(result: Result) -> CallSeen:
     """A result as signals see it."""
     call, text = result.call, result.text
     shown = text.partition("\n")[2] if result.kind == "command" else text
-    said = " ".join([call.name, *(str(value) for value in call.arguments.values())])
+    said = " ".join([call.name, *map(str, list(call.arguments.values())[:1])])
     return CallSeen(
         name=call.name,
         arguments=call.arguments,

@@ -19,7 +19,7 @@ def main() -> int:
     try:
         rows = classifier.read(Path(os.environ["WORKSPACE"]) / "augmented.jsonl")
     except (ValueError, OSError) as problem:
-        print(f"augmented.jsonl cannot be used: {problem}")
+        print(f"augmented.jsonl cannot be used: {problem}.")
         return 1
     if "--format" not in sys.argv:
         test = classifier.read(HERE / "held_out" / "test.jsonl")

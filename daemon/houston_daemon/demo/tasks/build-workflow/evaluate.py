@@ -37,7 +37,7 @@ def main() -> int:
     try:
         given = read(Path(os.environ["WORKSPACE"]) / "answers.jsonl", set(answers))
     except (ValueError, OSError) as problem:
-        print(f"answers.jsonl cannot be used: {problem}")
+        print(f"answers.jsonl cannot be used: {problem}.")
         return 1
     if "--format" not in sys.argv:
         right = sum(given[key] == answers[key].casefold() for key in answers)

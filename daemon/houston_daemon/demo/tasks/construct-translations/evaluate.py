@@ -19,7 +19,7 @@ def main() -> int:
     try:
         pairs = translator.read(Path(os.environ["WORKSPACE"]) / "train.jsonl")
     except (ValueError, OSError) as problem:
-        print(f"train.jsonl cannot be used: {problem}")
+        print(f"train.jsonl cannot be used: {problem}.")
         return 1
     if "--format" not in sys.argv:
         lexicon = translator.train(pairs)

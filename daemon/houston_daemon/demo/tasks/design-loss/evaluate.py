@@ -22,7 +22,7 @@ def main() -> int:
         loss = train.loss(Path(os.environ["WORKSPACE"]) / "loss.txt")
         weights = [] if "--format" in sys.argv else train.train(rows, loss)
     except (ValueError, OSError) as problem:
-        print(f"loss.txt cannot be used: {problem}")
+        print(f"loss.txt cannot be used: {problem}.")
         return 1
     if weights:
         raw = train.balanced(weights, train.read(HERE / "held_out" / "test.jsonl"))

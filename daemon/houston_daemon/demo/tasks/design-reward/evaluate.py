@@ -23,7 +23,7 @@ def main() -> int:
         reward = train.reward(Path(os.environ["WORKSPACE"]) / "reward.txt")
         found = () if "--format" in sys.argv else train.outcome(reward, problems, test)
     except (ValueError, OSError) as problem:
-        print(f"reward.txt cannot be used: {problem}")
+        print(f"reward.txt cannot be used: {problem}.")
         return 1
     if found:
         accuracy, length = found

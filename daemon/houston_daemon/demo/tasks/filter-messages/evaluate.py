@@ -20,7 +20,7 @@ def main() -> int:
     try:
         chosen = classifier.selection(Path(os.environ["WORKSPACE"]) / "selected.json", len(rows))
     except (ValueError, OSError) as problem:
-        print(f"selected.json cannot be used: {problem}")
+        print(f"selected.json cannot be used: {problem}.")
         return 1
     if "--format" not in sys.argv:
         model = classifier.train([rows[one] for one in chosen])
