@@ -181,7 +181,7 @@ async def test_a_server_that_cannot_start_waits_for_a_person(world: World) -> No
             near=McpServer(command="bash", args=("-c", "cat >/dev/null"), start_seconds=0.5)
         )
     with pytest.raises(NeedsPerson, match="server far"):
-        await world.open(far=McpServer(url="http://127.0.0.1:9/mcp", start_seconds=5))
+        await world.open(far=McpServer(url="http://127.0.0.1:9/mcp", start_seconds=1))
 
 
 WRONG = [

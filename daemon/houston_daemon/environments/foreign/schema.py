@@ -71,7 +71,7 @@ def _typed(found: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> di
             return {"type": kind}
         case "array":
             items = _any(found.get("items", {}), whole, depth + 1)
-            most = _whole(found.get("maxItems"), _MOST["items"])
+            most = min(_whole(found.get("maxItems"), _MOST["items"]), _MOST["items"])
             least = min(_whole(found.get("minItems"), 0), most)
             limits = {"maxItems": most} | ({"minItems": least} if least else {})
             return {"type": "array", "items": items, **limits}
@@ -146,7 +146,7 @@ def _words(values: Any) -> dict[str, Any]:
 
 
 def _text(found: Mapping[str, Any]) -> dict[str, Any]:
-    most = _whole(found.get("maxLength"), _LONGEST)
+    most = min(_whole(found.get("maxLength"), _LONGEST), _LONGEST)
     least = min(_whole(found.get("minLength"), 0), most)
     return {"type": "string", "maxLength": most} | ({"minLength": least} if least else {})
 
@@ -168,9 +168,9 @@ def _bound(found: Mapping[str, Any], key: str, exclusive: str, step: int) -> flo
     return None
 
 
-def _whole(value: Any, most: int) -> int:
+def _whole(value: Any, otherwise: int) -> int:
     sound = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return min(value, most) if sound and (most or value) else most
+    return value if sound else otherwise
 
 
 def _is_name(name: Any) -> bool:

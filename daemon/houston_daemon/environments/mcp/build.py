@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from houston_daemon.environments.kind import Making
 from houston_daemon.environments.local import local_host
@@ -9,12 +10,13 @@ from houston_daemon.environments.mcp.catalog import own
 from houston_daemon.environments.mcp.connection import Connection
 from houston_daemon.environments.mcp.environment import McpEnvironment
 from houston_daemon.environments.mcp.servers import Servers
-from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
-from houston_daemon.environments.workstation.evaluation.slots import Slots
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.secret_values import restored
 from houston_shared.task_servers import McpServer
 from houston_shared.terminal_folder import rollout_folder
+
+if TYPE_CHECKING:
+    from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
 
 
 def build(making: Making) -> McpEnvironment:
@@ -42,10 +44,12 @@ async def _start(host: LocalHost, server: McpServer) -> list[str]:
     return await host.enclosed([server.command, *server.args], _restored(server.env))
 
 
-def _evaluation(making: Making, host: LocalHost) -> Evaluation | None:
+def _evaluation(making: Making, host: LocalHost) -> "Evaluation | None":
     spec, task = making.spec, making.task
     if not task.evaluate.command:
         return None
+    from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
+    from houston_daemon.environments.workstation.evaluation.slots import Slots
 
     async def mark() -> str:
         return (await host.snapshots.take("evaluation", mark=True)).commit

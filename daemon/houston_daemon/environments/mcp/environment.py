@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.mcp.connection import ServerFailed
@@ -18,11 +19,13 @@ from houston_daemon.environments.mcp.servers import Servers
 from houston_daemon.environments.observation import Failed, Interrupted, Observation
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.result import result
-from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result
 from houston_shared.task import Task
+
+if TYPE_CHECKING:
+    from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
 
 log = logging.getLogger(__name__)
 _EVAL = "eval"
@@ -39,7 +42,7 @@ class McpEnvironment:
         servers: Servers,
         *,
         source: Path | None,
-        evaluation: Evaluation | None,
+        evaluation: "Evaluation | None",
         characters: int,
     ) -> None:
         self._task = task

@@ -12,6 +12,7 @@ from typing import Any
 
 from houston_daemon.environments.arguments import tool
 from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.python.actions import PYTHON_ACTIONS
 from houston_daemon.environments.search_qa.actions import SEARCH_QA_ACTIONS
 from houston_daemon.environments.workstation.catalog import ACTIONS
 
@@ -26,15 +27,25 @@ observation says what is wrong.
 Paths are relative to the workspace, or absolute below `/workspace`. Sessions are terminals; a
 session is opened by the first command that names it.
 """
-_SEARCH_QA = """\
-# Actions of search_qa
+_OTHERS = {"search_qa": SEARCH_QA_ACTIONS, "python": PYTHON_ACTIONS}
+_FOREIGN = """\
+# Other environments
+
+`http` and `mcp` have the tools that a simulator or the servers describe, with bounds where these
+name none, and `finish` (`mcp` also `eval`, where the task has an evaluator). What a grammar cannot
+bound, such as a map of any keys, is an argument with JSON text.
+"""
+_SIMULATION = """\
+# Actions of scienceworld and textworld
 """
 
 
 def reference() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, *_families([tool(action) for action in ACTIONS.values()])]
-    parts += [_SEARCH_QA, *_families([tool(action) for action in SEARCH_QA_ACTIONS])]
+    for name, actions in _OTHERS.items():
+        parts += [f"# Actions of {name}\n", *_families([tool(action) for action in actions])]
+    parts.append(_FOREIGN)
     return "\n".join(parts)
 
 

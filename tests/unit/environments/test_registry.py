@@ -1,0 +1,51 @@
+"""Environments are found by name, and a worker imports the one that it has."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from houston_daemon.environments.registry import kind
+from houston_shared import plugins
+from houston_shared.errors import ConfigurationError
+
+OWN = ("workstation", "search_qa", "python", "scienceworld", "textworld", "http", "mcp", "null")
+TABLES = {
+    "search_qa": "search=Search(corpus='c.jsonl'), questions=Questions(file='q.jsonl')",
+    "http": "http=Http(url='http://127.0.0.1:9')",
+}
+MADE = """
+import json, sys
+from houston_daemon.rollout import worker
+from houston_daemon.environments.choose import make_environment
+from houston_shared.records import RolloutSpec, TaskRecord
+from houston_shared.task import *
+record = TaskRecord(name="t", folder="/", definition="", instructions="")
+spec = RolloutSpec(rollout="r", task=record, engine="", engine_settings={}, host_root="/tmp/none")
+before = set(sys.modules)
+make_environment(spec, Task(name="t", environment=NAME, TABLES))
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_our_own_are_registered() -> None:
+    assert set(OWN) <= set(plugins.names(plugins.ENVIRONMENTS))
+
+
+@pytest.mark.parametrize("name", ["workstation", "search_qa", "python", "http", "mcp", "null"])
+def test_a_worker_imports_its_environment_and_no_other(name: str) -> None:
+    code = MADE.replace("NAME", repr(name)).replace("TABLES", TABLES.get(name, ""))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    there = "houston_daemon.environments"
+    parts = (one.split(".") for one in loaded if one.startswith(f"{there}."))
+    assert {part[2] for part in parts} & set(OWN) <= {name}
+    heavy = {"torch", "transformers", "numpy", "sympy", "scienceworld", "textworld"}
+    assert not loaded & (heavy if name == "mcp" else heavy | {"mcp"})
+
+
+def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="no environment 'workstatoin'") as problem:
+        kind("workstatoin")
+    assert all(name in problem.value.cause for name in OWN)
