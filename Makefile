@@ -13,8 +13,8 @@ BIN    := $(VENV)/bin
 PYTHON ?= python3
 # Debian package and the command it brings.
 SYSTEM := tmux:tmux git:git bubblewrap:bwrap
-# What only tests need: the tracer of the power cuts is C; hosts over SSH are tried with a real sshd.
-TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd
+# What only tests need (ScienceWorld runs in Java): the tracer of the power cuts is C; hosts over SSH are tried with a real sshd.
+TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:
 	@sed -n '2,5p' $(MAKEFILE_LIST) | sed 's/^# *//'
@@ -52,7 +52,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,dev]'
+	@$(BIN)/pip install -q -e '.[local,dev,envs]'
 	@touch $@
 
 engine: $(BIN)/.base

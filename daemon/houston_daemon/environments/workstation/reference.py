@@ -14,6 +14,7 @@ from houston_daemon.environments.arguments import tool
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.python.actions import PYTHON_ACTIONS
 from houston_daemon.environments.search_qa.actions import SEARCH_QA_ACTIONS
+from houston_daemon.environments.simulation.actions import SIMULATION_ACTIONS
 from houston_daemon.environments.workstation.catalog import ACTIONS
 
 _INTRODUCTION = """\
@@ -27,16 +28,17 @@ observation says what is wrong.
 Paths are relative to the workspace, or absolute below `/workspace`. Sessions are terminals; a
 session is opened by the first command that names it.
 """
-_OTHERS = {"search_qa": SEARCH_QA_ACTIONS, "python": PYTHON_ACTIONS}
+_OTHERS = {
+    "search_qa": SEARCH_QA_ACTIONS,
+    "python": PYTHON_ACTIONS,
+    "scienceworld and textworld": SIMULATION_ACTIONS,
+}
 _FOREIGN = """\
 # Other environments
 
 `http` and `mcp` have the tools that a simulator or the servers describe, with bounds where these
 name none, and `finish` (`mcp` also `eval`, where the task has an evaluator). What a grammar cannot
 bound, such as a map of any keys, is an argument with JSON text.
-"""
-_SIMULATION = """\
-# Actions of scienceworld and textworld
 """
 
 
