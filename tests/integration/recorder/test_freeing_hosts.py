@@ -8,9 +8,11 @@ import pytest
 
 from houston_daemon.recorder.upkeep.cleaner import Cleaner, Order
 from houston_shared import wire
+from houston_shared.errors import ExitCode
 from houston_shared.home import Home
 from houston_shared.store.bodies import Cleaned
 from tests.support import recorder_client
+from tests.support.full_home import change
 from tests.support.recorder_client import Station, until
 
 
@@ -40,6 +42,13 @@ def test_each_who_asks_for_the_same_rollout_is_answered(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert all(one.bytes > 0 for one in told)
     assert not (root / "rollouts" / rollout).exists()
+    station.stop()
+
+    change(station.home, "UPDATE events SET body = x'c1' WHERE kind = 'spec'")
+    station = Station(station.home.path).start()
+    refused = station.person().ask(asked[0])
+    assert refused.cause.endswith(f"is damaged: where {rollout} keeps its files is not known.")
+    assert (refused.effect, refused.code) == ("Nothing was freed.", ExitCode.DAMAGED)
     station.stop()
 
 

@@ -11,14 +11,13 @@ import msgspec
 
 from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.refusal import denial
-from houston_daemon.recorder.steps import states
+from houston_daemon.recorder.steps import rebuild, states
 from houston_daemon.recorder.steps.journal import Key
-from houston_daemon.recorder.store import Store
+from houston_daemon.recorder.store import Rollout, Store
 from houston_daemon.recorder.upkeep.cleaner import Order, Report
 from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import redact
-from houston_shared.store import blobs
 from houston_shared.store.bodies import Cleaned
 from houston_shared.wire import CleanRollouts, Done
 
@@ -96,9 +95,18 @@ def _order(store: Store, rollout: str, message: CleanRollouts) -> Order:
             f"houston rollout show {waiting[0]}",
             "Nothing was freed.",
         )
-    body, blob = store.connection.execute(
-        "SELECT body, blob FROM events WHERE seq = ?", (row.spec_seq,)
-    ).fetchone()
-    data = blobs.read(store.home, blob) if blob else body
-    root = msgspec.msgpack.decode(data, type=RolloutSpec).host_root if data else ""
-    return Order(root, row.id, message.snapshots)
+    return Order(_root(store, row), row.id, message.snapshots)
+
+
+def _root(store: Store, row: Rollout) -> str:
+    """The host's root, as the rollout was started with."""
+    try:
+        spec = rebuild.record(store, row.spec_seq, RolloutSpec)
+    except msgspec.MsgspecError:
+        raise denial(
+            f"Event {row.spec_seq} is damaged: where {row.id} keeps its files is not known.",
+            "houston verify",
+            "Nothing was freed.",
+            ExitCode.DAMAGED,
+        ) from None
+    return spec.host_root if spec else ""
