@@ -113,7 +113,7 @@ def test_a_branch_of_a_branch_is_a_sibling_of_both(place: Station, parent: str) 
 
 
 def test_a_killed_branch_goes_on_where_it_was(place: Station) -> None:
-    slow = [run("echo a >> log"), run("echo b >> log"), run("echo c >> log"), run("true", delay=2)]
+    slow = [run("echo a >> log"), run("echo b >> log"), run("echo c >> log"), run("true", delay=1.5)]
     task = place.task("slow", budget="steps = 40\ncommand_seconds = 60")
     (rollout,) = place.rollout(task, place.script([*slow, run("cat log")], "slow"))
     place.until(lambda: place.closed(rollout) >= 3, why="three steps are closed")

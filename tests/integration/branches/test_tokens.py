@@ -57,7 +57,7 @@ def test_the_shared_context_is_the_same_token_by_token(place: Station) -> None:
     forks = [step for (step,) in place.query("SELECT step FROM forks WHERE rollout = ?", parent)]
     assert len(forks) >= 2, "the context must have been forked for this to prove anything"
     theirs = {step: place.json("context", parent, str(step))[0] for step in range(1, 15)}
-    for step in range(2, 15, 5):
+    for step in (7, 12):
         before = len(prompts(place))
         (row,) = place.json("rollout", "branch", parent, "--at", str(step - 1))
         made = row["rollout"]

@@ -14,7 +14,7 @@ from houston_daemon.recorder.people.operate import free_id
 from houston_daemon.recorder.people.say import guide, rollout
 from houston_daemon.recorder.protocol import Wanted
 from houston_daemon.recorder.refusal import denial
-from houston_daemon.recorder.steps import rebuild
+from houston_daemon.recorder.steps import past, rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode
@@ -118,6 +118,12 @@ def _possible(store: Store, spec: RolloutSpec, shared: _Step, step: int) -> None
             NOTHING,
         )
     last = shared.observation_seq
+    if past.lost_of(store, spec.rollout, 1, step, last):
+        raise denial(
+            f"Something of steps 1 to {step} was set aside by a repair.",
+            f"houston steps {spec.rollout}",
+            NOTHING,
+        )
     for part in rebuild.run(store, lineage.stretches(spec.rollout, 1, step)):
         erased = store.connection.execute(
             "SELECT 1 FROM events WHERE rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL"

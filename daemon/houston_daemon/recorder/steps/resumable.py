@@ -11,7 +11,7 @@ import msgspec
 
 from houston_daemon.recorder.derived.rules import Event
 from houston_daemon.recorder.disk.damage import sentence
-from houston_daemon.recorder.steps import rebuild, states
+from houston_daemon.recorder.steps import past, rebuild, states
 from houston_daemon.recorder.store import Rollout, Store
 from houston_daemon.recorder.upkeep.verify_events import COLUMNS
 from houston_shared.errors import HoustonError
@@ -63,19 +63,13 @@ def _lost_past(store: Store, row: Rollout) -> str:
     spec = rebuild.record(store, row.spec_seq, RolloutSpec)
     if spec is None or spec.origin is None:
         return ""
-    shared = lineage.stretches(row.id, row.first_step, spec.parent_step or 0)
-    for part in rebuild.run(store, shared):
-        (closed,) = store.connection.execute(
-            "SELECT count(*) FROM steps WHERE rollout = ? AND step BETWEEN ? AND ? AND current"
-            " AND observation_seq <= ?",
-            (*part, spec.origin.seq),
-        ).fetchone()
-        if closed != part.last - part.first + 1:
-            return (
-                f"Steps that {row.id} shares with {part.rollout} were set aside by a repair:"
-                " it has nothing to go on from."
-            )
-    return ""
+    owner = past.lost_of(store, row.id, row.first_step, spec.parent_step or 0, spec.origin.seq)
+    if not owner:
+        return ""
+    return (
+        f"Steps that {row.id} shares with {owner} were set aside by a repair:"
+        " it has nothing to go on from."
+    )
 
 
 def _first(store: Store, row: Rollout, query: str, parameters: tuple[str | int, ...]) -> int:
@@ -92,22 +86,22 @@ def _first(store: Store, row: Rollout, query: str, parameters: tuple[str | int, 
     except HoustonError:  # a blob of this event
         return int(at)
     except (sqlite3.DatabaseError, UnicodeDecodeError):  # the one behind it cannot be read
-        return _next(store, row, at)
+        return _next(store, str(parameters[0]), at) or at or row.spec_seq
     return 0
 
 
-def _next(store: Store, row: Rollout, seq: int) -> int:
-    """The rollout's next event, from an index; the one before where that is damaged as well."""
+def _next(store: Store, rollout: str, seq: int) -> int:
+    """The rollout's next event, from an index; 0 where that is damaged as well."""
     try:
         ((found,),) = store.connection.execute(
             "SELECT min(seq) FROM (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"
             f" UNION SELECT seq FROM events WHERE rollout = ?1 AND {in_order.ASIDE})"
             " WHERE seq > ?2",
-            (row.id, seq),
+            (rollout, seq),
         )
     except sqlite3.DatabaseError:
         found = None
-    return found or seq or row.spec_seq
+    return found or 0
 
 
 def _sound(store: Store, found: tuple[object, ...]) -> bool:
