@@ -7,12 +7,15 @@ import asyncio
 import contextlib
 import sys
 
-from houston_daemon.environments.workstation.hosts.files_there import SERVICES
+from houston_daemon.environments.workstation.hosts import documents_there, files_there
 from houston_daemon.hosts.ssh.far import serve
 from houston_daemon.hosts.ssh.serving import Serving
 from houston_shared.clean_log import clean_root
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
+
+SERVICES = {files_there.SERVICE: files_there.serve, documents_there.SERVICE: documents_there.serve}
+"""What workstations ask of this machine beyond the host itself."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

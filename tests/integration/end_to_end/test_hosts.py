@@ -96,11 +96,12 @@ def _branched(station: Station, rollout: str, there: Path) -> None:
 def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:
     script = [
         {"calls": [_call("run_command", command="cat /data/words > answer.txt; cat README.md")]},
-        {"calls": [_call("open_file", path="answer.txt"), _call("parse_pdf", **PDF)]},
+        {"calls": [_call("open_file", path="answer.txt"), _call("parse_latex", **TEX)]},
         {"calls": [_call("eval")]},
     ]
     station.start()
     task = _task(station, ["gpu2"])
+    (task.parent / "workspace" / "a.tex").write_text("\\section{Heading}\nText.\n")
     (task.parent / "words.txt").write_text("hi\n")
     task.write_text(task.read_text() + '\n[data.mounts]\nwords = "words.txt"\n')
     assert "gpu2 cannot be reached" in _doctor(station)
@@ -114,7 +115,7 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     first, second, third = station.steps(rollout)[:3]
     assert "Hello." in first["observation"]
     assert "hi" in second["observation"]
-    assert "workspace is on gpu2" in second["observation"]
+    assert "Heading" in second["observation"]
     assert "100" in third["observation"]
 
 
@@ -123,7 +124,7 @@ def _doctor(station: Station) -> str:
     return next(line for line in found if "host gpu2" in line)
 
 
-PDF = {"file_path": "a.pdf", "save_path": "a.md"}
+TEX = {"file_path": "a.tex", "save_path": "a.md"}
 
 
 def test_what_a_host_that_is_away_keeps_is_ended_when_it_is_back(

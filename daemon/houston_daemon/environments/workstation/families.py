@@ -19,9 +19,7 @@ from houston_daemon.environments.workstation.browse.cache import PageCache
 from houston_daemon.environments.workstation.browse.family import BrowseActions
 from houston_daemon.environments.workstation.browse.fetch import Fetcher
 from houston_daemon.environments.workstation.browse.open_page import PageStore
-from houston_daemon.environments.workstation.hosts.elsewhere import Elsewhere
 from houston_daemon.environments.workstation.hosts.place import Place
-from houston_daemon.environments.workstation.parse.actions import PARSE_ACTIONS
 from houston_daemon.environments.workstation.parse.converter import Converter
 from houston_daemon.environments.workstation.parse.endpoint import Endpoint
 from houston_daemon.environments.workstation.parse.family import ParseActions
@@ -83,9 +81,7 @@ def families(
         characters=characters,
     )
     endpoint = Endpoint(media, _of_environment(media.api_key_env))
-    parse: Family = Elsewhere(PARSE_ACTIONS, place.host.name)
-    if here is None:
-        parse = ParseActions(place.host, converter, endpoint, place.files.write)
+    parse = ParseActions(place.documents, endpoint, place.files.write)
     return parse, SearchActions(searcher), browse
 
 

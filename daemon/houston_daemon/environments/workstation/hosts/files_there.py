@@ -5,7 +5,6 @@ rollout's folder there; both ends of the conversation stand in this module.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.serving import Service
 
-_SERVICE = "files"
+SERVICE = "files"
 _ACTIONS = {action.__name__: action for action in FILE_ACTIONS}
 _OBSERVATIONS = {
     found.__name__: found
@@ -104,7 +103,7 @@ class FilesThere:
         return (await self._ask(ask, again=True)).text
 
     async def _ask(self, ask: _Asks, again: bool) -> _Done:
-        done: _Done = await self._link.other(_SERVICE, ask, _Done, again=again)
+        done: _Done = await self._link.other(SERVICE, ask, _Done, again=again)
         self._touched += done.touched
         if done.refused:
             raise PathRefused(done.refused)
@@ -119,7 +118,7 @@ def _observation(done: _Done) -> Observation:
     return msgspec.convert(done.observation, _OBSERVATIONS[done.kind])
 
 
-def _serve(host: LocalHost) -> Service:
+def serve(host: LocalHost) -> Service:
     """The far end: file actions on the workspace of `host`, one at a time."""
     state = StateFile(host.folder / "workstation.json")
     turn = asyncio.Lock()
@@ -155,7 +154,3 @@ async def _do(files: FileActions, ask: _Asks) -> _Done:
     touched = tuple(files.take_touched())
     name = type(found).__name__
     return _Done(kind=name, observation=msgspec.to_builtins(found), touched=touched)
-
-
-SERVICES: dict[str, Callable[[LocalHost], Service]] = {_SERVICE: _serve}
-"""What a far end offers to workstations beyond the host itself."""

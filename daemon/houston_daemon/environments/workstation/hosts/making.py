@@ -12,8 +12,11 @@ from houston_daemon.environments.workstation.command.family import CommandAction
 from houston_daemon.environments.workstation.command.sessions import Sessions
 from houston_daemon.environments.workstation.files.confine import Confined
 from houston_daemon.environments.workstation.files.family import FileActions
+from houston_daemon.environments.workstation.hosts.documents_there import DocumentsThere
 from houston_daemon.environments.workstation.hosts.files_there import FilesThere
 from houston_daemon.environments.workstation.hosts.place import Files, Place, Places
+from houston_daemon.environments.workstation.parse.converter import Converter
+from houston_daemon.environments.workstation.parse.documents import Documents, DocumentsHere
 from houston_daemon.environments.workstation.state import State, StateFile
 from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.local import LocalHost
@@ -45,17 +48,21 @@ def _place(making: Making, name: str, state: Callable[[], State]) -> Place:
     spec, task, characters = making.spec, making.task, making.characters
     host: LocalHost | SshHost
     files: Files
+    documents: Documents
     if name == LOCAL:
         leased = making.gpus.get(LOCAL, ())
         host = local_host(spec, task, making.owner, past(spec, task, name), leased)
         files = FileActions(Confined(host.workspace), state, characters)
+        documents = DocumentsHere(host, Converter(host))
     else:
         host = ssh_host(making, name)
         files = FilesThere(host, characters)
+        documents = DocumentsThere(host)
     sessions = Sessions(host, state)
     budget = task.budget
     allowed = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
-    return Place(host, state, sessions, CommandActions(host, sessions, allowed), files)
+    commands = CommandActions(host, sessions, allowed)
+    return Place(host, state, sessions, commands, files, documents)
 
 
 def ssh_host(making: Making, name: str) -> SshHost:

@@ -13,6 +13,7 @@ from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.workstation.command.family import CommandActions
 from houston_daemon.environments.workstation.command.sessions import Sessions
 from houston_daemon.environments.workstation.files.observations import FileWindow
+from houston_daemon.environments.workstation.parse.documents import Documents
 from houston_daemon.environments.workstation.state import State
 from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.limits import Hit
@@ -48,6 +49,7 @@ class Place:
     sessions: Sessions
     commands: CommandActions
     files: Files
+    documents: Documents
 
 
 class Places:

@@ -3,7 +3,6 @@
 What goes wrong with a file, a converter or an endpoint is an observation.
 """
 
-import asyncio
 import posixpath
 from collections.abc import Awaitable, Callable
 
@@ -11,15 +10,13 @@ from houston_daemon.environments.arguments import Arguments
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation.files.confine import Confined
 from houston_daemon.environments.workstation.files.observations import FileWindow
 from houston_daemon.environments.workstation.parse import actions as asked
 from houston_daemon.environments.workstation.parse import sources
-from houston_daemon.environments.workstation.parse.converter import Converter, Kind, Unreadable
+from houston_daemon.environments.workstation.parse.converter import Kind, Unreadable
+from houston_daemon.environments.workstation.parse.documents import Documents
 from houston_daemon.environments.workstation.parse.endpoint import Endpoint, Picture, Unanswered
-from houston_daemon.environments.workstation.parse.frames import frames
 from houston_daemon.environments.workstation.parse.observations import Parsed
-from houston_daemon.hosts.protocol import Host
 
 Write = Callable[[str, str], Awaitable[FileWindow | Failed]]
 """Writes a text to a path of the workspace and shows its beginning."""
@@ -38,17 +35,15 @@ class ParseActions:
 
     actions: tuple[type[Arguments], ...] = asked.PARSE_ACTIONS
 
-    def __init__(self, host: Host, converter: Converter, endpoint: Endpoint, write: Write) -> None:
-        self._host = host
-        self._confined = Confined(host.workspace)
-        self._converter = converter
+    def __init__(self, documents: Documents, endpoint: Endpoint, write: Write) -> None:
+        self._documents = documents
         self._endpoint = endpoint
         self._write = write
 
     async def act(self, arguments: Arguments, stop: Stop) -> Observation:
         """Run one action. Raises PathRefused, whose text is for the agent."""
         assert isinstance(arguments, asked.ParseAction)
-        await asyncio.to_thread(sources.check_target, self._confined, arguments.save_path)
+        await self._documents.check_target(arguments.save_path)
         try:
             text, notes = await unless_stopped(self._text(arguments), stop)
         except (Unreadable, Unanswered, BrokenOff) as problem:
@@ -69,36 +64,25 @@ class ParseActions:
                 return await self._document(arguments)
 
     async def _document(self, arguments: asked.ParseAction) -> Found:
-        place = await asyncio.to_thread(sources.located, self._confined, arguments.file_path)
-        inside = posixpath.join(self._host.inside, place)
-        found = await self._converter.convert(
-            _KINDS[type(arguments)], inside, cwd=posixpath.dirname(inside)
-        )
+        kind = _KINDS[type(arguments)]
+        found = await self._documents.convert(kind, arguments.file_path)
         return found.text, found.notes
 
     async def _audio(self, arguments: asked.ParseAudio) -> Found:
         self._need_endpoint()
-        data = await asyncio.to_thread(
-            sources.content, self._confined, arguments.file_path, sources.MOST_SOUND
-        )
+        data = await self._documents.content(arguments.file_path, sources.MOST_SOUND)
         name = posixpath.basename(arguments.file_path)
         return await self._endpoint.transcribe(name, data, arguments.model), ()
 
     async def _image(self, arguments: asked.ParseImage) -> Found:
         self._need_endpoint()
-        data = await asyncio.to_thread(
-            sources.content, self._confined, arguments.file_path, sources.MOST_PICTURE
-        )
+        data = await self._documents.content(arguments.file_path, sources.MOST_PICTURE)
         picture = Picture(sources.picture_kind(data), data)
         return await self._endpoint.look([picture], arguments.task), ()
 
     async def _video(self, arguments: asked.ParseVideo) -> Found:
         self._need_endpoint()
-        place = await asyncio.to_thread(
-            sources.located, self._confined, arguments.file_path, sources.MOST_VIDEO
-        )
-        inside = posixpath.join(self._host.inside, place)
-        taken = await frames(self._host, inside, arguments.frame_interval)
+        taken = await self._documents.frames(arguments.file_path, arguments.frame_interval)
         count = len(taken.pictures)
         task = (
             f"{arguments.task}\n\n(The pictures are {count} frames of a video in order, one of "
