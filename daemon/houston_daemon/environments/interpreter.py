@@ -16,8 +16,13 @@ _SYSTEM = ("/usr", "/bin", "/lib", "/opt")
 
 def mapped(*places: str | Path) -> Sequence[Path]:
     """The interpreter and `places`, as far as not every sandbox shows them anyway."""
-    named = (Path(PYTHON).parent.parent, Path(sys.base_prefix), *map(Path, places))
-    return [path for path in dict.fromkeys(named) if not any(map(path.is_relative_to, _SYSTEM))]
+    return unseen(Path(PYTHON).parent.parent, sys.base_prefix, *places)
+
+
+def unseen(*places: str | Path) -> Sequence[Path]:
+    """Those of `places` that not every sandbox shows anyway."""
+    named = dict.fromkeys(map(Path, places))
+    return [path for path in named if not any(map(path.is_relative_to, _SYSTEM))]
 
 
 def missing(names: Iterable[str]) -> list[str]:

@@ -4,10 +4,13 @@ The video was made by others: ffmpeg may open the file itself and nothing else, 
 time and output. Knows no agent.
 """
 
+import os
 import re
 import shutil
+from pathlib import Path
 from typing import NamedTuple
 
+from houston_daemon.environments import interpreter
 from houston_daemon.environments.workstation.parse.converter import Unreadable
 from houston_daemon.hosts.protocol import Host
 
@@ -36,12 +39,18 @@ async def frames(host: Host, file: str, interval: int) -> Frames:
             "This node has no ffmpeg, which takes the frames of a video; the operator can "
             "install it. Pictures of it can be looked at with parse_image."
         )
+    program = os.path.realpath(program)  # its folder is mapped, not one that a link to it lies in
     wanted = f"framestep={interval},scale='min({_WIDTH},iw)':-2"
     command = [program, "-v", "error", "-nostdin", "-protocol_whitelist", "file,pipe"]
     command += ["-i", f"file:{file}", "-an", "-sn", "-vf", wanted, "-frames:v", str(MOST + 1)]
     command += ["-f", "image2pipe", "-c:v", "mjpeg", "-q:v", "5", "pipe:1"]
     done = await host.spawn(
-        command, seconds=_SECONDS, writable=False, output_limit=_OUTPUT, network=False
+        command,
+        seconds=_SECONDS,
+        writable=False,
+        extra_read=interpreter.unseen(Path(program).parent),
+        output_limit=_OUTPUT,
+        network=False,
     )
     if done.exit_code is None:
         raise Unreadable(f"The frames could not be taken within {_SECONDS:g} s.")
