@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from houston_shared import wire
 from houston_shared.errors import ExitCode
 from houston_shared.home import Home
 from houston_shared.store.bodies import Cleaned
+from houston_shared.store.queries.cleaned import Cleaning, said
 from tests.support import recorder_client
 from tests.support.full_home import change
 from tests.support.recorder_client import Station, until
@@ -50,6 +52,16 @@ def test_each_who_asks_for_the_same_rollout_is_answered(tmp_path: Path) -> None:
     assert refused.cause.endswith(f"is damaged: where {rollout} keeps its files is not known.")
     assert (refused.effect, refused.code) == ("Nothing was freed.", ExitCode.DAMAGED)
     station.stop()
+
+
+def test_snapshots_are_promised_only_where_there_was_something() -> None:
+    def words(size: int, **fields: Any) -> str:
+        return said(Cleaning(1, 1, Cleaned(by="person:a", bytes=size, **fields)))
+
+    assert words(0) == "nothing was there to free"
+    assert words(0, left="shadow: busy") == "0 bytes freed, but not all: shadow: busy"
+    assert words(2_000).startswith("2.0 kB freed; its snapshots stay")
+    assert "none of its files can be brought back" in words(0, snapshots=True)
 
 
 def test_orders_are_handed_over_however_late_they_are_read(
