@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -71,6 +72,8 @@ async def test_a_game_goes_on_after_a_restart(house: Played) -> None:
     os.kill(house.pid, signal.SIGKILL)
     await house.again()
     assert house.environment.brief == brief
+    made_there = {entry.name for entry in (house.folder / "textworld").iterdir()}
+    assert made_there == {"game.z8", "game.json", "game.ni", "made"}, "no scratch is left"
     assert (house.folder / "textworld" / "game.z8").stat().st_mtime_ns == made, "not made again"
     won = await house.act(last)
     assert won.fields["overall_score"] == 100.0 and won.fields["reward"] > 0
@@ -78,6 +81,24 @@ async def test_a_game_goes_on_after_a_restart(house: Played) -> None:
     assert (await house.recovered(last)).fields == won.fields
     finished = await house("finish")
     assert finished.fields["overall_score"] == 100.0 and finished.fields["finished"]
+
+
+async def test_a_branch_goes_on_where_its_parent_was(house: Played) -> None:
+    first, second, *rest = walkthrough(house)
+    await house.act(first)
+    await house.act("drop everything")
+    sibling = house.branch(step=1)
+
+    try:
+        await sibling.environment.open(begun=True)
+        shutil.rmtree(house.folder / "textworld")
+        assert sibling.environment.brief == house.environment.brief
+        assert len(sibling.log.read_text().splitlines()) == 2, "the world's beginning and step 1"
+        for command in (second, *rest):
+            result = await sibling.act(command)
+        assert result.fields["overall_score"] == 100.0
+    finally:
+        await sibling.environment.close(ended=True)
 
 
 async def test_looks_and_wrong_commands(house: Played) -> None:

@@ -1,8 +1,11 @@
 """A simulated world as the loop drives it, without a daemon; `again` is what a restart finds."""
 
+import copy
 import uuid
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.scienceworld.environment import ScienceWorldSimulator
@@ -52,6 +55,16 @@ class Played:
     async def open(self) -> "Played":
         await self.environment.open()
         return self
+
+    def branch(self, step: int) -> "Played":
+        """A sibling that shares the steps up to and with `step`."""
+        other = copy.copy(self)
+        changes = {"rollout": f"{self.spec.rollout}-b", "parent": self.spec.rollout}
+        other.spec = msgspec.structs.replace(self.spec, **changes, parent_step=step)
+        other.folder = self.folder.with_name(other.spec.rollout)
+        other.log = other.folder / self.log.name
+        other.environment = other._made()
+        return other
 
     async def again(self) -> None:
         await self.environment.close(ended=False)

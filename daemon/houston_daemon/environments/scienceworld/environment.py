@@ -23,6 +23,10 @@ class ScienceWorldSimulator:
         """Task and variation by the seed."""
         return suite.chosen(task.scienceworld, seed)
 
+    def inherit(self, parent: Path, folder: Path) -> dict[str, Any]:
+        """Nothing: the world is in the package."""
+        return {}
+
     def refused(self, action: str) -> str:
         """A reset would take back what went wrong."""
         return _RESET if action.lower() == "reset task" else ""

@@ -22,7 +22,7 @@ from houston_daemon.environments.simulation.catalog import SCORE, catalog
 from houston_daemon.environments.simulation.child import SimulatorFailed
 from houston_daemon.environments.simulation.messages import Show
 from houston_daemon.environments.simulation.observations import Acted, Looked, Possible, Scored
-from houston_daemon.environments.simulation.world import Patience, SimulatedWorld, WorldLost
+from houston_daemon.environments.simulation.world import Past, Patience, SimulatedWorld, WorldLost
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec
@@ -44,6 +44,10 @@ class Simulator(Protocol):
 
     def settings(self, task: Task, seed: int, folder: Path) -> dict[str, Any]:
         """What a rollout's world is made of; folder: where it may keep files."""
+        ...
+
+    def inherit(self, parent: Path, folder: Path) -> dict[str, Any]:
+        """Bring what a branch needs of its parent's folder; the settings that this changes."""
         ...
 
     def refused(self, action: str) -> str:
@@ -79,7 +83,8 @@ class Simulation:
             raise self._waits(lacking)
         settings = self._simulator.settings(self._task, self._spec.seed, self._folder)
         try:
-            opened = await self.world.open(settings, begun)
+            past = await asyncio.to_thread(self._past)
+            opened = await self.world.open(settings, begun, past)
         except SimulatorFailed as problem:
             raise self._waits(f"The simulator failed: {problem}.") from None
         except WorldLost as problem:
@@ -210,6 +215,16 @@ class Simulation:
             counted=True,
             text=text,
         )
+
+    def _past(self) -> Past | None:
+        """Where the world of a branch comes from, unless it has one already."""
+        spec = self._spec
+        name = f"{self._task.environment}.jsonl"
+        if not spec.parent or (self._folder / name).is_file():
+            return None
+        parent = rollout_folder(Path(spec.host_root), spec.parent)
+        changed = self._simulator.inherit(parent, self._folder)
+        return Past(parent / name, spec.parent_step or 0, changed)
 
     def _waits(self, why: str) -> NeedsPerson:
         rollout = self._spec.rollout

@@ -64,6 +64,26 @@ class ActionLog:
                 opened.truncate(len(whole))
                 os.fsync(opened.fileno())
 
+    def branch(self, parent: Path, step: int, changed: dict[str, Any]) -> None:
+        """Write what was done in the parent's world up to and with `step`, if it has a log.
+
+        changed: settings that are the branch's own. Raises OSError, Damaged.
+        """
+        past = ActionLog(parent)
+        past.load()
+        if past.beginning is None:
+            return
+        settings = {**past.beginning.settings, **changed}
+        turns = [turn for turn in past.turns if int(turn.call.partition(".")[0]) <= step]
+        lines = [msgspec.structs.replace(past.beginning, settings=settings), *turns]
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._file.with_suffix(".new")
+        with beside.open("wb") as opened:
+            opened.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(self._file)
+
     def begin(self, beginning: Beginning) -> None:
         """Write the first line. Raises OSError."""
         self._file.parent.mkdir(parents=True, exist_ok=True)

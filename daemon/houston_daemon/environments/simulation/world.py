@@ -37,6 +37,18 @@ class Patience:
     """One turn, or a look."""
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Where the world of a branch comes from."""
+
+    log: Path
+    """The parent's."""
+    step: int
+    """The last one that the branch shares."""
+    changed: dict[str, Any]
+    """Settings that are the branch's own."""
+
+
 class WorldLost(Exception):
     """The world of the log cannot be made again; the text says why."""
 
@@ -70,13 +82,14 @@ class SimulatedWorld:
         """The simulator that runs now."""
         return self._child if self._child and self._child.alive else None
 
-    async def open(self, settings: dict[str, Any], begun: bool) -> Opened:
+    async def open(self, settings: dict[str, Any], begun: bool, past: Past | None = None) -> Opened:
         """Make the world, or make it again as it was.
 
-        begun: the rollout has steps in it. Raises SimulatorFailed, WorldLost, OSError.
+        begun: the rollout has steps in it. past: where a branch comes from.
+        Raises SimulatorFailed, WorldLost, OSError.
         """
         try:
-            await asyncio.to_thread(self._log.load)
+            await asyncio.to_thread(self._found, past)
         except Damaged as problem:
             raise WorldLost(str(problem)) from None
         if self._log.beginning is None and begun:
@@ -91,6 +104,12 @@ class SimulatedWorld:
             await self._again()
         assert self.start is not None
         return self.start
+
+    def _found(self, past: Past | None) -> None:
+        self._log.load()
+        if self._log.beginning is None and past is not None:
+            self._log.branch(past.log, past.step, past.changed)
+            self._log.load()
 
     async def act(self, call: str, action: str) -> Seen:
         """One turn, made once for each call. Raises SimulatorFailed, WorldLost, OSError.

@@ -1,5 +1,6 @@
 """TextWorld for one rollout: which game its seed gives, and what an agent may not do in it."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ class TextWorldSimulator:
     def settings(self, task: Task, seed: int, folder: Path) -> dict[str, Any]:
         """The generator's settings and seeds."""
         return suite.chosen(task.textworld, seed, folder)
+
+    def inherit(self, parent: Path, folder: Path) -> dict[str, Any]:
+        """The game as it was made."""
+        own = suite.game_folder(folder)
+        if suite.game_folder(parent).is_dir():
+            shutil.copytree(suite.game_folder(parent), own, dirs_exist_ok=True)
+        return {"folder": str(own)}
 
     def refused(self, action: str) -> str:
         """What would leave the game or take back what was done in it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import textworld
 from textworld.challenges import coin_collector, cooking, treasure_hunter
-from textworld.generator import make_game
+from textworld.generator import KnowledgeBase, make_game
 
 from houston_daemon.environments.simulation.serve import Impossible
 
@@ -26,11 +26,12 @@ def generate(settings: Mapping[str, Any]) -> tuple[textworld.Game, textworld.Gam
     Raises Impossible.
     """
     first, count = settings["seeds"]
+    known = KnowledgeBase.load()  # half of the time that a house takes
     for seed in range(first, first + count):
         options = textworld.GameOptions()
         options.seeds = seed
         try:
-            game = _make(settings, options, seed)
+            game = _make(settings, options, seed, known)
         except Exception as problem:  # noqa: BLE001 - the generator raises whatever it meets
             raise Impossible(
                 f"the generator refuses these settings: {type(problem).__name__}: {problem}"
@@ -64,7 +65,9 @@ def _conditions(event: Any) -> list[Any]:
     return [condition] if condition is not None else [str(event)]
 
 
-def _make(settings: Mapping[str, Any], options: textworld.GameOptions, seed: int) -> textworld.Game:
+def _make(
+    settings: Mapping[str, Any], options: textworld.GameOptions, seed: int, known: KnowledgeBase
+) -> textworld.Game:
     kind = settings["game"]
     if kind == "treasure_hunter":
         return treasure_hunter.make({"level": settings["level"]}, options)
@@ -80,6 +83,7 @@ def _make(settings: Mapping[str, Any], options: textworld.GameOptions, seed: int
             "recipe_seed": seed,
         }
         return cooking.make(skills, options)
+    options.kb = known
     options.nb_rooms, options.nb_objects = settings["rooms"], settings["objects"]
     options.quest_length = settings["quest_length"]
     options.grammar.only_last_action = settings["goal"] == "brief"

@@ -4,6 +4,7 @@ The compiled game stays in the rollout's folder: a world that is made again is t
 generator is installed by then.
 """
 
+import os
 import re
 import resource
 import tempfile
@@ -35,10 +36,7 @@ class TextWorldGame:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "game.z8"
         if not (folder / "made").is_file():
-            tempfile.tempdir = str(folder)
-            game, options = generate(settings)
-            options.path, options.force_recompile = str(file), True
-            compile_game(game, options)
+            _make(settings, file)
             (folder / "made").touch()
         self._game = textworld.start(str(file), textworld.EnvInfos(**dict.fromkeys(_INFOS, True)))
         self._state = self._game.reset()
@@ -61,6 +59,16 @@ class TextWorldGame:
         if what == "actions":
             return sorted(self._state.admissible_commands)
         return [_plain(self._state.inventory if what == "inventory" else self._state.description)]
+
+
+def _make(settings: dict[str, Any], file: Path) -> None:
+    """Generate and compile; Inform 7 writes into its user's home, and the generator into /tmp."""
+    with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
+        tempfile.tempdir = os.environ["HOME"] = scratch
+        game, options = generate(settings)
+        options.path, options.force_recompile = str(file), True
+        compile_game(game, options)
+    tempfile.tempdir = None
 
 
 def _plain(text: str) -> str:

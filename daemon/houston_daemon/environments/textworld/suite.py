@@ -51,5 +51,10 @@ def chosen(settings: TextWorld, seed: int, folder: Path) -> dict[str, Any]:
         **made_of,
         "split": settings.split if settings.seed < 0 else "",
         "seeds": seeds,
-        "folder": str(folder / "textworld"),
+        "folder": str(game_folder(folder)),
     }
+
+
+def game_folder(folder: Path) -> Path:
+    """Where a rollout keeps its game."""
+    return folder / "textworld"
