@@ -56,7 +56,7 @@ def test_the_shared_context_is_the_same_token_by_token(place: Station) -> None:
     assert place.ended(parent)["state"] == "finished"
     forks = [step for (step,) in place.query("SELECT step FROM forks WHERE rollout = ?", parent)]
     assert len(forks) >= 2, "the context must have been forked for this to prove anything"
-    theirs = {step: place.json("context", parent, str(step))[0] for step in range(1, 15)}
+    theirs = {step: place.json("context", parent, str(step))[0] for step in (6, 7, 11, 12)}
     for step in (7, 12):
         before = len(prompts(place))
         (row,) = place.json("rollout", "branch", parent, "--at", str(step - 1))
