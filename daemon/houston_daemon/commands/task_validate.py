@@ -7,7 +7,7 @@ from pathlib import Path
 
 from houston_daemon.environments.observation import render
 from houston_daemon.environments.registry import kind
-from houston_daemon.service.rollouts import check_file, hidden
+from houston_daemon.service.rollouts import check_file, gpus, hidden, hosts
 from houston_daemon.service.task_checks import check_names
 from houston_daemon.service.trial import evaluate
 from houston_shared import out
@@ -38,6 +38,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Check it; a problem is one sentence and exit code 78."""
     task = load_task(Path(arguments.file))
     found = findings(task)
+    if hosts(loaded, task):
+        found["hosts"] = ", ".join(task.task.hosts)
+    if leased := gpus(loaded, task):
+        found["gpus"] = ", ".join(f"{count} on {name}" for name, count in leased.items())
     if engine := _engine(loaded, arguments.engine):
         found["engine"] = engine
     install(loaded.config)

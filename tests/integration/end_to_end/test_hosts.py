@@ -1,5 +1,7 @@
 """Rollouts on several machines: this one, and one behind a real sshd that comes and goes."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,17 +129,23 @@ def _doctor(station: Station) -> str:
 TEX = {"file_path": "a.tex", "save_path": "a.md"}
 
 
-def test_what_a_host_that_is_away_keeps_is_ended_when_it_is_back(
+def test_a_killed_worker_goes_on_there_and_what_is_left_there_is_ended_when_it_is_back(
     station: Station, sshd: Sshd
 ) -> None:
     sshd.start()
     script = [
         {"calls": [_call("run_command", command="sleep 901", wait_for_completion=False)]},
         {"calls": [_call("sleep", sleep_time=600)]},
+        {"calls": [_call("list_sessions")]},
+        {"calls": [_call("sleep", sleep_time=600)]},
     ]
     station.start()
     (rollout,) = station.rollout(_task(station, ["gpu2"]), station.script(script))
     station.until(lambda: station.closed(rollout) == 1, 60, "the command runs")
+    os.kill(station.process("--rollout", rollout), signal.SIGKILL)
+    station.run("guide", rollout, "Go on.", "--wake")
+    station.until(lambda: station.closed(rollout) == 3, 60, "the next worker asks there")
+    assert "main: running 'sleep 901'" in station.steps(rollout)[2]["observation"]
     sshd.stop()
     station.run("rollout", "cancel", rollout)
     station.ended(rollout)

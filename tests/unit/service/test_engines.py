@@ -50,11 +50,11 @@ def loaded(tmp_path: Path, **engines: Engine) -> Loaded:
 class Watching:
     """Engines with a real inbox."""
 
-    def __init__(self, configuration: Loaded) -> None:
+    def __init__(self, configuration: Loaded, gpus: dict[str, int] | None = None) -> None:
         self.inbox = Inbox()
         self.pauses = Pauses()
-        gpus = GpuLedger(configuration.home.path / "gpus.json", {})
-        self.engines = Engines(servers(configuration, gpus), self.pauses, self.inbox.put)  # type: ignore[arg-type]
+        self.gpus = GpuLedger(configuration.home.path / "gpus.json", gpus or {})
+        self.engines = Engines(servers(configuration, self.gpus), self.pauses, self.inbox.put)  # type: ignore[arg-type]
 
     def until(self, done: Callable[[], bool], now: float = 0.0) -> None:
         end = time.monotonic() + 30
@@ -164,6 +164,24 @@ def test_an_engine_whose_files_cannot_be_written_is_tried_again(tmp_path: Path) 
     in_the_way.unlink()
     bench.until(lambda: bench.engines.states["own"] == "ready")
     bench.engines.stop(keep=False, seconds=5)
+
+
+def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
+    own = msgspec.structs.replace(child_engine(), gpus=1)
+    bench = Watching(loaded(tmp_path, own=own), {"local": 1})
+    bench.gpus.lease("rollout:r", {"local": 1})
+    bench.engines.use(["own"])
+    bench.until(lambda: bench.engines.states["own"].startswith("down"))
+    assert (
+        "waits for 1 GPU on local: all 1 are taken, used by rollout r"
+        in (bench.engines.states["own"])
+    )
+    bench.gpus.release("rollout:r")
+    bench.until(lambda: bench.engines.states["own"] == "ready")
+    pid = msgspec.json.decode(engine_places.state_file(Home(tmp_path), "own").read_bytes())["pid"]
+    assert b"CUDA_VISIBLE_DEVICES=0" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    bench.engines.stop(keep=False, seconds=5)
+    assert bench.gpus.told().leases == ()
 
 
 def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
