@@ -104,6 +104,8 @@ def test_its_steps_are_the_same_byte_for_byte(ended: tuple[Home, str]) -> None:
     (listed,) = houston(home, "rollout", "list", "--json").splitlines()
     (shown,) = houston(home, "rollout", "show", rollout, "--json").splitlines()
     assert json.loads(listed)["archive"] == json.loads(shown)["archive"] == file
+    missing = houston(home, "rollout", "archive", "--read", f"{file}.old", code=1)
+    assert b"cannot be read by this user: No such file" in missing
     data = bytearray(Path(file).read_bytes())
     data[len(data) // 2] ^= 1
     Path(file).write_bytes(data)

@@ -65,7 +65,10 @@ def write(home: Home, rollout: str, to: Path | None = None) -> tuple[Path, Manif
 
 
 def read(path: Path) -> Manifest:
-    """An archive's manifest, after every byte of it was checked; raises HoustonError (65)."""
+    """An archive's manifest, after every byte of it was checked.
+
+    Raises HoustonError: with 65 where it is damaged, with 1 where it cannot be looked at.
+    """
     try:
         lines = _unpacked(path)
         manifest = msgspec.json.decode(next(lines), type=Manifest)
@@ -79,8 +82,16 @@ def read(path: Path) -> Manifest:
             digest.update(line)
             if not _sound(event):
                 raise _damaged(path, f"event {event.get('seq')} is not what was stored")
-    except (OSError, zstandard.ZstdError, msgspec.MsgspecError, StopIteration) as problem:
-        raise _damaged(path, str(problem) or "it is empty") from None
+    except OSError as problem:
+        raise HoustonError(
+            f"The archive {path} cannot be read by this user: {problem.strerror}.",
+            "Nothing was done.",
+            "houston rollout show R says where an archived rollout's file is",
+        ) from None
+    except StopIteration:
+        raise _damaged(path, "not even its first line is whole") from None
+    except (zstandard.ZstdError, msgspec.MsgspecError) as problem:
+        raise _damaged(path, str(problem)) from None
     raise _damaged(path, "its end is missing or wrong")
 
 
