@@ -341,7 +341,7 @@ def load_task(path: Path) -> LoadedTask:
     instructions = _instructions(task, file)
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
-    if why := trouble(task.evaluate) or task.data.trouble(task.mapped.kind):
+    if why := trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind):
         raise ConfigurationError(f"{file}: {why}")
     return LoadedTask(task, file, text, instructions)
 

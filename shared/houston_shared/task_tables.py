@@ -4,6 +4,7 @@ workspace.
 They are read with the rest of the file (`task`), which checks what they name.
 """
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -43,6 +44,8 @@ class Evaluate(Settings, frozen=True):
     """Time limit of one evaluation; as much active time is reserved for a last one."""
     slots: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
     """Evaluations of this task that may run at once on a host."""
+    host: str = ""
+    """The one of `hosts` on which it runs and whose workspace it scores; empty for the first."""
     required: tuple[str, ...] = ()
     """Files or folders of the workspace that must be there; without them nothing is scored, no
     submission is used, and the agent is told which are missing."""
@@ -56,8 +59,10 @@ class Evaluate(Settings, frozen=True):
     """`raw_score` of the reference solution: 100 points."""
 
 
-def trouble(evaluate: Evaluate) -> str:
+def trouble(evaluate: Evaluate, hosts: Sequence[str]) -> str:
     """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
+    if evaluate.host and evaluate.host not in hosts:
+        return f"`evaluate.host` is {evaluate.host!r}, none of `hosts` ({', '.join(hosts)})."
     ends = (evaluate.baseline, evaluate.reference)
     if (ends[0] is None) != (ends[1] is None) or (ends[0] is not None and ends[0] == ends[1]):
         return (

@@ -10,12 +10,14 @@ from typing import NamedTuple
 from houston_daemon.hosts.snapshots.reading import bring_back
 from houston_shared import out
 from houston_shared.config import Loaded
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.safe_text import safe
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import rollouts, steps, world
 from houston_shared.store.reader import Reader
+from houston_shared.task import parse_task
 from houston_shared.terminal_folder import rollout_folder
 
 NOTHING = "Nothing was restored."
@@ -77,7 +79,15 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 
 def _found(arguments: argparse.Namespace) -> Plan[Found]:
     one = yield from rollouts.rollout(arguments.rollout)
-    root = (yield from rollouts.spec(one)).host_root
+    spec = yield from rollouts.spec(one)
+    task, root = parse_task(spec.task), spec.host_root
+    place = task.hosts[0] if arguments.at else task.evaluate.host or task.hosts[0]
+    if place != LOCAL:
+        raise HoustonError(
+            f"The snapshots of {one.id} are on the host {place}, not on this machine.",
+            NOTHING,
+            f"A branch gets its workspace there: houston rollout branch {one.id} --at STEP",
+        )
     if arguments.at:
         return (yield from _after(one.id, arguments.at, root))
     scored = [each for each in (yield from world.evaluations(one.id)) if each.score is not None]

@@ -15,6 +15,7 @@ BAD = [
     ("[evaluate]\ncommand = 'true'\nbaseline = 1.0", "`evaluate.reference`"),
     ("[evaluate]\ncommand = 'true'\nbaseline = 1.0\nreference = 1.0", "two different numbers"),
     ("[evaluate]\ncommand = 'true'\nrequired = ['../../etc']", "no path in the workspace"),
+    ("[evaluate]\ncommand = 'true'\nhost = 'far'", "none of `hosts` (local)"),
     ("[evaluate]\nformat = 'true'", "no `command`"),
     ("[budget]\nevaluation_seconds = -1", "evaluation_seconds"),
     ('sandbox = "none"\n[data.mounts]\nwords = "workspace"', "needs the sandbox"),

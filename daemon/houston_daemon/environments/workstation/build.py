@@ -25,18 +25,21 @@ def build(making: Making) -> Workstation:
     first = hosts.first
     here = None if LOCAL in task.hosts else local_host(spec, task, making.owner)
 
+    scored = hosts.of({"host": task.evaluate.host})
+
     async def before_evaluation() -> str:
-        return await mark(first.host, state.now, first.files.take_touched(), "evaluation")
+        touched = scored.files.take_touched()
+        return await mark(scored.host, scored.state(), touched, "evaluation")
 
     # Slots are held here: their files name the host that the evaluations run on.
-    name = task.name if first.host.name == LOCAL else f"{task.name}@{first.host.name}"
+    name = task.name if scored.host.name == LOCAL else f"{task.name}@{scored.host.name}"
     slots = Slots(root, name, task.evaluate.slots, making.waiting_for_slot)
     return Workstation(
         task,
         hosts,
         state,
         source=folder / task.workspace.source if task.workspace.source else None,
-        evaluation=Evaluation(first.host, task, folder, slots, before_evaluation),
+        evaluation=Evaluation(scored.host, task, folder, slots, before_evaluation),
         characters=characters,
         families=families(spec, task, first, here, lambda: state.now, characters),
         arrival=lambda: arrival(spec, first.host.workspace),
