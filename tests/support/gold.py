@@ -10,7 +10,8 @@ class Gold:
     """One Java machine of this process."""
 
     def __init__(self) -> None:
-        _, self.world = connect()
+        # The search for a sequence needs neither the same order every time nor a quick start.
+        _, self.world = connect(("-Xmx1g", "-XX:-UsePerfData"))
 
     def sequence(self, task: str, variation: int) -> list[str]:
         """The actions that win a variation."""

@@ -7,6 +7,7 @@ looked at between.
 """
 
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -23,10 +24,10 @@ _JAVA = [
 ]  # fmt: skip
 
 
-def connect() -> tuple[Any, Any]:
+def connect(options: Sequence[str] = _JAVA) -> tuple[Any, Any]:
     """A new Java machine, which ends with this process: Scala's random numbers, the simulator."""
     port, key, process = launch_gateway(
-        classpath=JAR_PATH, cwd=BASEPATH, javaopts=_JAVA, die_on_exit=True,
+        classpath=JAR_PATH, cwd=BASEPATH, javaopts=list(options), die_on_exit=True,
         enable_auth=True, return_proc=True,
     )  # fmt: skip
     gateway = JavaGateway(

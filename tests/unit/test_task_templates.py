@@ -1,0 +1,26 @@
+"""`houston task new --from`: every packaged task is a folder that works under another name."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.commands.task_new import templates, write
+from houston_daemon.service.task_checks import check_names
+from houston_shared.errors import HoustonError
+from houston_shared.task import load_task
+
+
+def test_the_suites_are_among_them() -> None:
+    assert {"count-words", "search-qa", "scienceworld", "textworld"} <= set(templates())
+
+
+@pytest.mark.parametrize("template", templates())
+def test_a_packaged_task_starts_another(tmp_path: Path, template: str) -> None:
+    folder = write("mine", tmp_path, template)
+    for file in sorted(folder.glob("*.toml")):
+        task = load_task(file)
+        check_names(task)
+        assert task.task.name in ("mine", "mine-test")
+    assert not list(folder.rglob("__pycache__"))
+    with pytest.raises(HoustonError, match="is there already"):
+        write("mine", tmp_path, template)
