@@ -125,6 +125,9 @@ async def test_tools_of_two_servers(world: World, address: str) -> None:
     assert inside.text == "('/workspace', 'yes', False)", "in the sandbox, without the home"
     workspace = world.folder / "root" / "rollouts" / "r1" / "workspace"
     assert (workspace / "seen.txt").exists()
+    closed = await one.close_step(5)
+    assert [(change.path, change.kind) for change in closed.files] == [("seen.txt", "added")]
+    assert await one.close_step(5) == closed, "told twice it is the same"
     scored = await act(one, "eval")
     assert scored.fields["overall_score"] == 7.0
     assert (await act(one, "finish")).fields["finished"]

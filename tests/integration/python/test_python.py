@@ -156,6 +156,18 @@ print([n for n in os.listdir('/proc') if n.isdigit() and
     ]  # fmt: skip
 
 
+async def test_it_works_without_a_sandbox_where_the_task_says_so(folder: Path) -> None:
+    open_ = Bench(folder)
+    task = Task(name="t", environment="python", sandbox="none")
+    open_.environment = make_environment(open_.spec, task)
+    await open_.environment.open()
+    shown = await open_("import numpy\nopen('left', 'w')\nint(numpy.arange(3).sum())")
+    assert shown.text == "3"
+    assert (await open_("import os; os.listdir('.')")).text == "[]"
+    assert (await open_("1/0")).fields["error_type"] == "ZeroDivisionError"
+    await open_.environment.close(ended=True)
+
+
 async def test_much_output_is_cut_and_said_so(bench: Bench) -> None:
     much = await bench("for n in range(400_000): print(f'line {n}')")
     assert "are not shown; print less" in much.text and len(much.text) < 31_000

@@ -10,7 +10,10 @@ from houston_daemon.environments.mcp.catalog import own
 from houston_daemon.environments.mcp.connection import Connection
 from houston_daemon.environments.mcp.environment import McpEnvironment
 from houston_daemon.environments.mcp.servers import Servers
+from houston_daemon.environments.mcp.steps import Steps
+from houston_daemon.hosts.branching import Past
 from houston_daemon.hosts.local import LocalHost
+from houston_shared.config_hosts import LOCAL
 from houston_shared.secret_values import restored
 from houston_shared.task_servers import McpServer
 from houston_shared.terminal_folder import rollout_folder
@@ -22,20 +25,24 @@ if TYPE_CHECKING:
 def build(making: Making) -> McpEnvironment:
     """The environment; no server is started before `open`."""
     spec, task = making.spec, making.task
-    host = local_host(spec, task, making.owner)
+    commit = spec.origin.snapshot if spec.origin else ""
+    past = Past(spec.parent, commit) if commit else None
+    host = local_host(spec, task, making.owner, past, tuple(making.gpus.get(LOCAL, ())))
     connections = [
         Connection(name, one, partial(_start, host, one), _restored(one.headers))
         for name, one in task.mcp.servers.items()
     ]
-    file = rollout_folder(Path(spec.host_root), spec.rollout) / "mcp.json"
+    folder = rollout_folder(Path(spec.host_root), spec.rollout)
+    steps = Steps(host, folder / "mcp-steps.json")
     source = task.workspace.source
     return McpEnvironment(
         task,
         spec.rollout,
         host,
-        Servers(connections, own(task), task.tools, file),
+        Servers(connections, own(task), task.tools, folder / "mcp.json"),
+        steps,
         source=Path(spec.task.folder) / source if source else None,
-        evaluation=_evaluation(making, host),
+        evaluation=_evaluation(making, host, steps),
         characters=making.characters,
     )
 
@@ -44,18 +51,15 @@ async def _start(host: LocalHost, server: McpServer) -> list[str]:
     return await host.enclosed([server.command, *server.args], _restored(server.env))
 
 
-def _evaluation(making: Making, host: LocalHost) -> "Evaluation | None":
+def _evaluation(making: Making, host: LocalHost, steps: Steps) -> "Evaluation | None":
     spec, task = making.spec, making.task
     if not task.evaluate.command:
         return None
     from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
     from houston_daemon.environments.workstation.evaluation.slots import Slots
 
-    async def mark() -> str:
-        return (await host.snapshots.take("evaluation", mark=True)).commit
-
     slots = Slots(Path(spec.host_root), task.name, task.evaluate.slots, making.waiting_for_slot)
-    return Evaluation(host, task, Path(spec.task.folder), slots, mark)
+    return Evaluation(host, task, Path(spec.task.folder), slots, steps.mark)
 
 
 def _restored(values: dict[str, str]) -> dict[str, str]:

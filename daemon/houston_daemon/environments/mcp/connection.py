@@ -111,7 +111,13 @@ class Connection:
             raise ServerFailed(f"The server {self.name} refused: {said(problem.message)}") from None
         except TimeoutError:
             raise self._late(seconds) from None
-        except (OSError, ValueError, RuntimeError, ExceptionGroup) as problem:
+        except ValueError as problem:  # pydantic's: an answer that is none
+            log.warning("server %s: %s", self.name, problem)
+            raise ServerFailed(
+                f"The server {self.name} gave an answer that the protocol does not know; whether"
+                " the call had its effect is unknown."
+            ) from None
+        except (OSError, RuntimeError, ExceptionGroup) as problem:
             log.warning("server %s: %s", self.name, problem)
             await self._died()
 

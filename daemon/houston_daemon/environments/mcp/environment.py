@@ -16,6 +16,7 @@ from houston_daemon.environments.mcp.connection import ServerFailed
 from houston_daemon.environments.mcp.content import given
 from houston_daemon.environments.mcp.observations import Called, Finish
 from houston_daemon.environments.mcp.servers import Servers
+from houston_daemon.environments.mcp.steps import Steps
 from houston_daemon.environments.observation import Failed, Interrupted, Observation
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.result import result
@@ -40,6 +41,7 @@ class McpEnvironment:
         rollout: str,
         host: LocalHost,
         servers: Servers,
+        steps: Steps,
         *,
         source: Path | None,
         evaluation: "Evaluation | None",
@@ -49,6 +51,7 @@ class McpEnvironment:
         self._rollout = rollout
         self._host = host
         self._servers = servers
+        self._steps = steps
         self._source = source
         self._evaluation = evaluation
         self._characters = characters
@@ -58,6 +61,7 @@ class McpEnvironment:
     async def open(self, begun: bool = False) -> None:
         """Make the workspace and start the servers. Raises HoustonError, NeedsPerson."""
         await self._host.prepare(self._source, begun)
+        await self._steps.open()
         await self._servers.open(self._rollout)
         self.tools = self._servers.tools
         self.brief = self._servers.instructions
@@ -74,6 +78,7 @@ class McpEnvironment:
         """Run one call; what goes wrong is an observation."""
         begun = time.monotonic()
         call = self.check(call)
+        await asyncio.to_thread(self._steps.run)
         return await self._result(call, await self._observe(call, standing, stop), begun)
 
     async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
@@ -85,8 +90,8 @@ class McpEnvironment:
         return await self._result(call, lost, time.monotonic())
 
     async def close_step(self, step: int) -> Closing:
-        """What a step changed in the workspace is not recorded."""
-        return Closing()
+        """Take the step's snapshot; the same again for the same step."""
+        return await self._steps.close(step)
 
     async def close(self, ended: bool) -> None:
         """End the servers that were started here."""

@@ -2,6 +2,7 @@
 
 from houston_daemon.environments.kind import EnvironmentKind, Making
 from houston_daemon.environments.protocol import Environment
+from houston_shared.config_hosts import LOCAL
 from houston_shared.task import LoadedTask
 
 
@@ -9,7 +10,8 @@ def _make(making: Making) -> Environment:
     from houston_daemon.environments.local import local_host
     from houston_daemon.environments.python.environment import PythonEnvironment
 
-    host = local_host(making.spec, making.task, making.owner)
+    leased = tuple(making.gpus.get(LOCAL, ()))
+    host = local_host(making.spec, making.task, making.owner, gpus=leased)
     return PythonEnvironment(making.spec, making.task, host, making.characters)
 
 
