@@ -52,7 +52,11 @@ def prompts(place: Station) -> list[list[int]]:
 
 
 def test_the_shared_context_is_the_same_token_by_token(place: Station) -> None:
+    hold = place.folder / "seen.hold"
+    hold.touch()
     (parent,) = place.rollout(place.folder / "task.toml", "small")
+    place.run("guide", parent, "Keep to the words.")
+    hold.unlink()
     assert place.ended(parent)["state"] == "finished"
     forks = [step for (step,) in place.query("SELECT step FROM forks WHERE rollout = ?", parent)]
     assert len(forks) >= 2, "the context must have been forked for this to prove anything"
@@ -71,6 +75,8 @@ def test_the_shared_context_is_the_same_token_by_token(place: Station) -> None:
         assert same(place.json("context", made, str(step - 1))[0], theirs[step - 1])
         last = place.json("context", made, "14")[0]
         assert last["token_ids"], "the chain of parents leads through both"
+        said = "<real_user>Keep to the words.</real_user>"
+        assert last["rendered"].count(said) == 1, "verbatim through forks of both"
         kinds = ("--kind", "observation", "-n", "13")
         told = [(row["rollout"], row["step"]) for row in place.json("tail", made, *kinds)]
         assert told == [(made if n >= step else parent, n) for n in range(2, 15)]

@@ -17,7 +17,7 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps import past, rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import ObservationBody, Origin, Result, RolloutSpec
 from houston_shared.store.bodies import StoredSpec
@@ -63,14 +63,15 @@ def branch(store: Store, message: Branch, author: Author) -> Done:
     if spec is None:
         raise denial(f"What {owner} was started with was erased.", effect=NOTHING)
     shared = _shared(store, owner, step)
-    _possible(store, spec, shared, step)
+    origin = _origin(store, owner, step, shared)
+    _possible(store, spec, origin, step)
     id = free_id(store, spec.task.name)
     fields = {name: getattr(spec, name) for name in RolloutSpec.__struct_fields__}
     changed = {
         "rollout": id,
         "parent": owner,
         "parent_step": step,
-        "origin": _origin(store, owner, step, shared),
+        "origin": origin,
         "seed": secrets.randbelow(2**31),
     }
     body = StoredSpec(
@@ -102,8 +103,8 @@ def _shared(store: Store, owner: str, step: int) -> _Step:
     return _Step(*found)
 
 
-def _possible(store: Store, spec: RolloutSpec, shared: _Step, step: int) -> None:
-    """Refuse what could not go on: no steps left, no workspace, or a past that was erased."""
+def _possible(store: Store, spec: RolloutSpec, origin: Origin, step: int) -> None:
+    """Refuse what could not go on: no steps left, no workspace, or a context with holes in it."""
     task = parse_task(spec.task)
     if step >= task.budget.steps:
         raise denial(
@@ -111,20 +112,16 @@ def _possible(store: Store, spec: RolloutSpec, shared: _Step, step: int) -> None
             "Name an earlier step.",
             NOTHING,
         )
-    if not shared.snapshot and task.environment not in WORLDLESS:
+    if not origin.snapshot and task.environment not in WORLDLESS:
+        raise _no_world(store, spec.rollout, task.environment, step)
+    last, first = origin.seq, max(1, origin.first_step - 1)  # with oₖ, which stands in a fork
+    if past.lost_of(store, spec.rollout, first, step, last):
         raise denial(
-            f"Step {step} has no snapshot of its workspace, so it cannot be brought back.",
-            "Name the step before, or the one after.",
-            NOTHING,
-        )
-    last = shared.observation_seq
-    if past.lost_of(store, spec.rollout, 1, step, last):
-        raise denial(
-            f"Something of steps 1 to {step} was set aside by a repair.",
+            f"Something of steps {first} to {step} was set aside by a repair.",
             f"houston steps {spec.rollout}",
             NOTHING,
         )
-    for part in rebuild.run(store, lineage.stretches(spec.rollout, 1, step)):
+    for part in rebuild.run(store, lineage.stretches(spec.rollout, first, step)):
         erased = store.connection.execute(
             "SELECT 1 FROM events WHERE rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL"
             " AND erased AND seq <= ? LIMIT 1",
@@ -135,6 +132,22 @@ def _possible(store: Store, spec: RolloutSpec, shared: _Step, step: int) -> None
                 f"Texts of {part.rollout} were erased: its context cannot be made again.",
                 effect=NOTHING,
             )
+
+
+def _no_world(store: Store, rollout: str, environment: str, step: int) -> HoustonError:
+    any_other = store.connection.execute(
+        "SELECT 1 FROM steps WHERE rollout = ? AND snapshot <> '' LIMIT 1", (rollout,)
+    ).fetchone()
+    if any_other is None:
+        return denial(
+            f"The world of {environment} keeps no snapshots, so no step of it can be brought back.",
+            effect=NOTHING,
+        )
+    return denial(
+        f"Step {step} has no snapshot of its workspace, so it cannot be brought back.",
+        "Name the step before, or the one after.",
+        NOTHING,
+    )
 
 
 def _origin(store: Store, owner: str, step: int, shared: _Step) -> Origin:

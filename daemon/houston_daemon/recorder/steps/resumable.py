@@ -63,7 +63,8 @@ def _lost_past(store: Store, row: Rollout) -> str:
     spec = rebuild.record(store, row.spec_seq, RolloutSpec)
     if spec is None or spec.origin is None:
         return ""
-    owner = past.lost_of(store, row.id, row.first_step, spec.parent_step or 0, spec.origin.seq)
+    first = max(1, row.first_step - 1)  # with oₖ, which stands in a fork
+    owner = past.lost_of(store, row.id, first, spec.parent_step or 0, spec.origin.seq)
     if not owner:
         return ""
     return (
