@@ -3,7 +3,7 @@
 A daemon runs the packaged suite with a script engine: seed n is a variation of task n. What counts
 is the score that the rollout has at its end. The result: bench/results/scienceworld.json.
 
-    python bench/gold_sequences.py [--seeds 30] [--at-once 2]
+    python bench/gold_sequences.py [--first 0] [--seeds 30] [--at-once 2]
 """
 
 import argparse
@@ -54,6 +54,7 @@ def ended(station: Station, found: dict[str, Any]) -> dict[str, Any]:
     return {
         **{key: found[key] for key in ("task", "variation", "seed", "actions")},
         "state": record["state"],
+        "reason": record["reason"],
         "score": last,
         "best": best,
         "steps": steps,
@@ -65,6 +66,7 @@ def main() -> int:
     """Play, print and keep the result; 0 when the aim is met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--first", type=int, default=0, help="first seed; then nothing is kept")
     parser.add_argument("--at-once", type=int, default=2)
     arguments = parser.parse_args()
     begun, rows, running = time.monotonic(), [], []
@@ -74,7 +76,7 @@ def main() -> int:
         station.start()
         try:
             task = task_file(Path(folder))
-            for seed in range(arguments.seeds):
+            for seed in range(arguments.first, arguments.seeds):
                 running.append(started(station, task, gold, seed))
                 if len(running) >= arguments.at_once:
                     rows.append(ended(station, running.pop(0)))
@@ -96,7 +98,8 @@ def main() -> int:
         "rows": rows,
     }
     file = Path(__file__).parent / "results" / "scienceworld.json"
-    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if not arguments.first:
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({key: value for key, value in result.items() if key != "rows"}))
     return 0 if full >= AIM or len(rows) < AIM else 1
 
