@@ -102,7 +102,7 @@ def rollout_facts(one: Rollout, reasons: tuple[str, ...], down: bool, width: int
         "now": one.activity if one.state == "running" and not down else "",
         "id": one.id,
         "active": duration(one.active_us),
-        "score": scores if one.evaluations else "none yet",
+        "score": scores if one.last_score is not None else "none yet",
         "engine": one.policy or one.engine,
     }
     for name, value in facts.items():
