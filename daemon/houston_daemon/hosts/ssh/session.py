@@ -17,6 +17,7 @@ _GREETING_SECONDS = 25.0
 _PING_SECONDS = 5.0
 _SILENT_SECONDS = 30.0
 _ENDING_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 1.0
 _SAID = 2_000
 
 
@@ -59,6 +60,7 @@ class Session:
             async with asyncio.timeout(_GREETING_SECONDS):
                 await frames.greeted(session._reader)
         except (TimeoutError, frames.Garbled) as problem:
+            await session._hear_errors()
             await session.close()
             why = str(problem) or f"no answer within {_GREETING_SECONDS:g} s"
             raise Cut(session._last_error() or why) from problem
@@ -120,9 +122,7 @@ class Session:
                 waiting = self._waiting.get(answer.number)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
-            with contextlib.suppress(TimeoutError):  # what ssh says of it comes a moment later
-                async with asyncio.timeout(0.3):
-                    await asyncio.shield(self._listening_to_errors)
+            await self._hear_errors()
         except (frames.Garbled, msgspec.MsgspecError) as problem:
             why = str(problem)
         self._end(why or self._last_error() or "the connection was cut")
@@ -158,6 +158,12 @@ class Session:
         while data := await self._process.stderr.read(_SAID):
             self._errors += data
             del self._errors[:-_SAID]
+
+    async def _hear_errors(self) -> None:
+        """What ssh says of its end comes a moment after it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await asyncio.shield(self._listening_to_errors)
 
     def _last_error(self) -> str:
         """The last line that ssh, or the shell there, wrote to its standard error."""
