@@ -24,8 +24,8 @@ EVAL = {"thought": "score", "calls": [{"name": "eval", "arguments": {}}]}
 FIRST = [
     run("echo one > a.txt; mkdir -p sub/deep; ln -s a.txt link"),
     EVAL,
-    run(f"head -c {BIG} /dev/zero > big.bin; echo three > a.txt"),
-    run("rm -r sub; echo four > a.txt; echo yes > answer.txt"),
+    run(f"head -c {BIG} /dev/zero > big.bin; cp big.bin gone.bin; echo three > a.txt"),
+    run("rm -r sub gone.bin; echo four > a.txt; echo yes > answer.txt"),
 ]
 OTHER = [*FIRST[:3], run("cat a.txt; echo changed > b.txt"), run("sleep 30 &", delay=0), EVAL]
 
@@ -72,6 +72,7 @@ def test_a_branch_goes_on_from_the_step_in_a_world_of_its_own(place: Station, pa
     assert "three" in own["observation"]
     assert own["guidance"][0]["text"] == "Look at b.txt first."
     assert "no session is open" in own["observation"]
+    assert "[these files could not be brought back: gone.bin]" in own["observation"]
     assert "no session is open" not in steps[4]["observation"]
     workspace = Path(shown["workspace"])
     assert (workspace / "a.txt").read_text() == "three\n"
@@ -113,7 +114,12 @@ def test_a_branch_of_a_branch_is_a_sibling_of_both(place: Station, parent: str) 
 
 
 def test_a_killed_branch_goes_on_where_it_was(place: Station) -> None:
-    slow = [run("echo a >> log"), run("echo b >> log"), run("echo c >> log"), run("true", delay=1.5)]
+    slow = [
+        run("echo a >> log"),
+        run("echo b >> log"),
+        run("echo c >> log"),
+        run("true", delay=1.5),
+    ]
     task = place.task("slow", budget="steps = 40\ncommand_seconds = 60")
     (rollout,) = place.rollout(task, place.script([*slow, run("cat log")], "slow"))
     place.until(lambda: place.closed(rollout) >= 3, why="three steps are closed")
@@ -144,6 +150,11 @@ def test_a_step_or_a_submission_can_be_written_into_a_folder(
     place.run("rollout", "restore", parent, "--at", "1", "--into", str(tmp_path / "one"))
     assert (tmp_path / "one/a.txt").read_text() == "one\n"
     assert (tmp_path / "one/sub/deep").is_dir()
+    lost = place.run(
+        "rollout", "restore", parent, "--at", "3", "--into", str(tmp_path / "three"), code=1
+    )
+    assert lost.stderr == "not brought back: gone.bin\n"
+    assert (tmp_path / "three/big.bin").stat().st_size == BIG
     (best,) = place.json("rollout", "restore", parent, "--best", "--into", str(tmp_path / "best"))
     assert (best["score"], best["lost"]) == (100, [])
     assert (tmp_path / "best/answer.txt").is_file()
