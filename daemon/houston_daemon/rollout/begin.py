@@ -13,6 +13,7 @@ from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment, Gpus
+from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor
@@ -89,6 +90,20 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
             await line.control.wait((), WAITS[min(tries, len(WAITS) - 1)])
             await line.safe_point()
         tries += 1
+
+
+async def installed(environment: str, line: Line) -> None:
+    """Have the package that brings an environment; without it, pause until one resumes.
+
+    It is no fault of the rollout: the daemon may run where it is not installed. Raises Leaving.
+    """
+    while True:
+        try:
+            kind(environment)
+            return
+        except ConfigurationError as problem:
+            await line.store(wire.Moved, state="paused", by="host", reason=str(problem))
+        await line.safe_point()
 
 
 async def opened(environment: Environment, line: Line, begun: bool) -> None:

@@ -19,6 +19,7 @@ from houston_daemon.rollout.begin import (
     begin,
     environment_of,
     has_begun,
+    installed,
     opened,
     ready_engine,
 )
@@ -154,6 +155,7 @@ class Life:
         line.activity = "starting"
         await line.safe_point()
         task = parse_task(welcome.spec.task)
+        await installed(task.environment, line)
         self._engine, settings = await ready_engine(welcome.spec, self._url, line)
         self._environment = environment_of(
             welcome, task, self._engine.window, line.clock, self._gpus

@@ -52,6 +52,24 @@ def station(tmp_path: Path) -> Iterator[Station]:
     made.clear()
 
 
+def test_a_daemon_without_the_package_waits_for_a_person(station: Station) -> None:
+    here = station.environment.pop("PYTHONPATH")
+    del station.environment["HOUSTON_CONFIG"]
+    (station.folder / "houston.toml").unlink()
+    station.start()
+    station.environment["PYTHONPATH"] = here
+    words = ["rollout", "start", task(station, "coin"), "--engine", station.script([{}])]
+    (row,) = station.json(*words)
+
+    def paused() -> bool:
+        return bool(station.json("rollout", "show", row["rollout"])[0]["state"] == "paused")
+
+    station.until(paused, why="the worker has looked")
+    (record,) = station.json("rollout", "show", row["rollout"])
+    assert "no environment 'coin'; there are: " in record["reason"]
+    assert record["paused_by"] == "host" and "workstation" in record["reason"]
+
+
 def task(station: Station, environment: str) -> str:
     file = station.folder / f"{environment}.toml"
     file.write_text(TASK.format(environment=environment))
