@@ -61,7 +61,8 @@ def shared() -> Iterator[Station]:
 
 def test_every_control_message_has_a_least_role() -> None:
     assert set(LEAST) == set(get_args(wire.ControlRequest))
-    assert {type(one) for one in messages("r")} | {wire.EditGuidance, wire.Withdraw} == set(LEAST)
+    others = {wire.EditGuidance, wire.Withdraw, wire.Branch}
+    assert {type(one) for one in messages("r")} | others == set(LEAST)
 
 
 def test_what_the_table_does_not_know_needs_an_operator() -> None:
@@ -170,6 +171,10 @@ def test_a_user_may_do_what_the_role_says(shared: Station, uid: int) -> None:
             assert f"needs the role {least}" in reply.cause
             assert f"has the role {role}" in reply.cause
             assert f"root, {OPERATOR}" in reply.next
+    no_step = wire.Branch(request=os.urandom(4).hex(), rollout=rollout, step=1)
+    (reply,) = speak(shared.home.socket("control"), uid, NOBODY, [no_step])
+    assert isinstance(reply, wire.Denied)
+    assert ("needs the role operator" in reply.cause) == (role != "operator")
     written = shared.query("SELECT DISTINCT kind FROM events WHERE seq > ?", before[0][0])
     assert {kind for (kind,) in written} - {"refused"} == WRITES[role]
 
