@@ -22,5 +22,9 @@ def _check(task: LoadedTask) -> None:
 
 
 KIND = EnvironmentKind(
-    make=_make, check=_check, scores=lambda task: bool(task.questions.file), sandbox=True
+    make=_make,
+    check=_check,
+    scores=lambda task: bool(task.questions.file),
+    secret_score=True,
+    sandbox=True,
 )
