@@ -13,6 +13,7 @@ from houston_daemon.environments.workstation.files import actions
 from houston_daemon.environments.workstation.files.confine import PathRefused
 from houston_daemon.environments.workstation.hosts.files_there import FilesThere
 from houston_daemon.hosts.errors import HostAway, HostDown, TerminalBusy, TerminalMissing
+from houston_daemon.hosts.ssh import link
 from houston_daemon.hosts.ssh.host import SshHost, SshTerminal
 from houston_daemon.hosts.ssh.messages import Hello
 from tests.support.sshd import Sshd
@@ -164,8 +165,9 @@ async def test_a_cut_connection_is_said_and_terminals_are_found_again(
 
 
 async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
-    make: Make, tmp_path: Path
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(link, "PATIENCE_SECONDS", 0.5)
     own = Sshd(tmp_path / "s")
     host = SshHost("far", own.host, make("unused")._hello)
     try:

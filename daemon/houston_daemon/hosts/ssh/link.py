@@ -104,6 +104,7 @@ class Link:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
+            self._keeping = None
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -19,6 +19,7 @@ _SILENT_SECONDS = 30.0
 _ENDING_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 1.0
 _SAID = 2_000
+_CUT = "the connection was cut"
 
 
 class Cut(Exception):
@@ -110,7 +111,8 @@ class Session:
             self._writer.write(frames.packed(msgspec.msgpack.encode(what)))
             await self._writer.drain()
         except (ConnectionError, RuntimeError) as problem:  # the latter where it is closed already
-            self._end(str(problem))
+            await self._hear_errors()
+            self._end(self._last_error() or _CUT)
             raise Cut(self.why) from problem
 
     async def _listen(self) -> None:
@@ -125,7 +127,7 @@ class Session:
             await self._hear_errors()
         except (frames.Garbled, msgspec.MsgspecError) as problem:
             why = str(problem)
-        self._end(why or self._last_error() or "the connection was cut")
+        self._end(why or self._last_error() or _CUT)
 
     async def _ping(self) -> None:
         while True:

@@ -1,0 +1,75 @@
+"""The near end against far ends that are not what they should be: each is named, none hangs."""
+
+import asyncio
+
+import pytest
+
+from houston_daemon.hosts.errors import HostAway
+from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh import troubles
+from houston_daemon.hosts.ssh.link import Link
+from houston_daemon.hosts.ssh.session import Cut, Session
+from houston_daemon.hosts.ssh.settings import command_line, far_path
+from houston_shared.config_hosts import Host
+
+GREETS = r"printf '\nhouston-host 1\n'; "
+
+
+@pytest.mark.parametrize(
+    ("far", "why"),
+    [
+        ("echo 'ssh: no route to host' >&2; exit 255", "ssh: no route to host"),
+        ("exit 0", "it said nothing"),
+        ("echo Welcome to this machine; sleep 0.1", "Welcome to this machine"),
+        ("head -c 100000 /dev/zero", "it said"),
+    ],
+)
+async def test_what_does_not_greet_is_told_by_its_last_words(far: str, why: str) -> None:
+    with pytest.raises(Cut, match=why):
+        await Session.open(["sh", "-c", far])
+
+
+@pytest.mark.parametrize(
+    ("far", "why"),
+    [
+        (r"printf '\377\377\377\377'; cat >/dev/null", "4294967295 bytes was announced"),
+        (r"printf '\000\000\000\003abc'; cat >/dev/null", "Expected|invalid|malformed|MessagePack"),
+        (r"printf '\000\000\000\011half'", "cut"),
+        ("head -c 1 >/dev/null; echo killed >&2; exit 9", "killed"),
+    ],
+)
+async def test_a_far_end_that_breaks_off_ends_what_was_asked(far: str, why: str) -> None:
+    session = await Session.open(["sh", "-c", "echo noise of a login; " + GREETS + far])
+    with pytest.raises(Cut, match=why):
+        async with asyncio.timeout(20):
+            await session.ask(m.Ping())
+            await session.ended.wait()
+            await session.ask(m.Ping())
+    await session.close()
+
+
+async def test_a_host_that_never_was_is_away_with_its_reason() -> None:
+    async def begin(_: Session) -> None:
+        raise AssertionError("there is no session")
+
+    link = Link("far", lambda: ["sh", "-c", "echo no such host >&2; exit 255"], begin)
+    assert await link.start() == "no such host"
+    await link.close()
+    with pytest.raises(HostAway, match="far cannot be reached: no such host"):
+        await link.ask(m.Ping())
+
+
+def test_nothing_of_a_host_becomes_an_option_or_a_second_command() -> None:
+    words = command_line(Host(ssh="-oProxyCommand=evil", command="/o dd/houston; rm -rf /"))
+    assert words[-3:-1] == ["--", "-oProxyCommand=evil"]
+    assert words[-1] == "exec '/o dd/houston; rm -rf /' host-serve"
+    assert far_path("~/my venv/bin/houston") == "~/'my venv/bin/houston'"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [PermissionError(13, "Permission denied"), ValueError("odd"), KeyError("x")],
+)
+def test_errors_arrive_as_something_that_can_be_told(problem: Exception) -> None:
+    arrived = troubles.raised(troubles.told(problem))
+    assert str(problem.args[-1]) in str(arrived)
