@@ -91,7 +91,8 @@ class Connection:
         """End the connection, and the server where it was started here."""
         self._leave.set()
         if self._living is not None:
-            await asyncio.wait({self._living}, timeout=_LEAVING_SECONDS)
+            if self._client is not None:  # else it waits for the server, and hears nothing
+                await asyncio.wait({self._living}, timeout=_LEAVING_SECONDS)
             self._living.cancel()
             await asyncio.gather(self._living, return_exceptions=True)
         self._client = self._living = None
