@@ -105,7 +105,7 @@ class Client:
 
 
 def _read(status: int, data: bytes, kind: type[A]) -> A:
-    if status >= 400:
+    if not 200 <= status < 300:  # a redirect too: nothing was done
         refused, why = status < 500, _why(data)
         words = f"The simulator {'refused' if refused else 'failed'} ({status})"
         raise SimulatorFailed(
