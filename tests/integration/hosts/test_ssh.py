@@ -188,6 +188,15 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
         own.close()
 
 
+async def test_many_rollouts_that_begin_at_once_share_connections(make: Make, sshd: Sshd) -> None:
+    before = sshd.log().count("Accepted publickey")
+    hosts = [make(f"many-{number}") for number in range(12)]
+    await asyncio.gather(*(host.prepare(None) for host in hosts))
+    assert all(await asyncio.gather(*(host.present() for host in hosts)))
+    # sshd allows ten sessions on one connection; the module's first one may be open already.
+    assert sshd.log().count("Accepted publickey") - before <= 3
+
+
 async def test_what_is_wrong_with_a_machine_is_named(make: Make, tmp_path: Path) -> None:
     own = Sshd(tmp_path / "s")
     own.start()

@@ -1,6 +1,7 @@
 """The near end against far ends that are not what they should be: each is named, none hangs."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -48,11 +49,16 @@ async def test_a_far_end_that_breaks_off_ends_what_was_asked(far: str, why: str)
     await session.close()
 
 
-async def test_a_host_that_never_was_is_away_with_its_reason() -> None:
+async def test_a_host_that_never_was_is_away_with_its_reason(tmp_path: Path) -> None:
     async def begin(_: Session) -> None:
         raise AssertionError("there is no session")
 
-    link = Link("far", lambda: ["sh", "-c", "echo no such host >&2; exit 255"], begin)
+    link = Link(
+        "far",
+        lambda: ["sh", "-c", "echo no such host >&2; exit 255"],
+        begin,
+        lambda: tmp_path / "turn",
+    )
     assert await link.start() == "no such host"
     await link.close()
     with pytest.raises(HostAway, match="far cannot be reached: no such host"):

@@ -21,7 +21,7 @@ from houston_daemon.hosts.ssh import left, parcels
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh.link import Link
 from houston_daemon.hosts.ssh.session import Session
-from houston_daemon.hosts.ssh.settings import command_line
+from houston_daemon.hosts.ssh.settings import command_line, control
 from houston_shared.config_hosts import Host as Settings
 from houston_shared.errors import HoustonError
 
@@ -47,7 +47,12 @@ class SshHost:
         self.workspace = Path("/workspace")
         """As the far end has it; known from the first connection on."""
         self.inside = "/workspace"
-        self.link = Link(name, lambda: command_line(settings), self._begin)
+        self.link = Link(
+            name,
+            lambda: command_line(settings),
+            self._begin,
+            lambda: control(settings),
+        )
         self._hello = hello
         self._ready = False
         self._data = dict(data or {})

@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import troubles
 from houston_daemon.hosts.ssh.session import Cut, Session
+from houston_daemon.hosts.ssh.turns import turn
 from houston_shared.errors import HoustonError
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ Begin = Callable[[Session], Awaitable[None]]
 
 PATIENCE_SECONDS = 5.0
 """How long after a host went away calls wait for it; later ones fail at once while it is away."""
+_FIRST_TRIES = 3
+"""Tries of a beginning: a machine that is there may refuse one where many knock together."""
 _FIRST_PAUSE = 0.3
 _LONGEST_PAUSE = 30.0
 
@@ -39,8 +43,12 @@ class Link:
         name: str,
         command: Callable[[], list[str]],
         begin: Begin,
+        shared: Callable[[], Path],
     ) -> None:
-        """command: the words that connect; begin: what to say first in every new session."""
+        """command: the words that connect; begin: what to say first in every new session.
+        shared: where the connection is, or will be, that all on this node share.
+        """
+        self._shared = shared
         self.name = name
         self._command = command
         self._begin = begin
@@ -52,13 +60,12 @@ class Link:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
-        """Begin to connect, and wait for the first try; why it failed, or nothing."""
+        """Begin to connect, and wait for the first tries; why they failed, or nothing."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep(), name=f"host {self.name}")
         async with self._tried:
-            tries = self._tries
-            if self._session is None:
-                await self._tried.wait_for(lambda: self._tries > tries)
+            enough = self._tries + _FIRST_TRIES
+            await self._tried.wait_for(lambda: self._session is not None or self._tries >= enough)
         return "" if self._session is not None else self._why
 
     async def ask(
@@ -149,7 +156,8 @@ class Link:
             log.info("host %s went away: %s", self.name, self._why)
 
     async def _connected(self) -> Session:
-        session = await Session.open(self._command())
+        async with turn(self._shared()):
+            session = await Session.open(self._command())
         try:
             await self._begin(session)
         except BaseException:

@@ -34,7 +34,7 @@ def command_line(host: Host) -> list[str]:
     options = {
         "BatchMode": "yes",
         "ControlMaster": "auto",
-        "ControlPath": str(_control(host)),
+        "ControlPath": str(control(host)),
         "ControlPersist": str(_PERSIST_SECONDS),
         "ServerAliveInterval": str(_ALIVE_SECONDS),
         "ServerAliveCountMax": str(_ALIVE_COUNT),
@@ -64,7 +64,7 @@ def _path(name: str) -> str:
     return str(Path(name).expanduser())
 
 
-def _control(host: Host) -> Path:
+def control(host: Host) -> Path:
     """Where the shared connection's socket lies: short, for a Unix socket's path is."""
     how = "\0".join((host.ssh, str(host.port), host.identity_file, host.ssh_config))
     name = hashlib.sha256(os.fsencode(how)).hexdigest()[:16]
