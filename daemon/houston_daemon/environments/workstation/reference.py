@@ -26,7 +26,9 @@ edit. A task may offer a part of them (`tools`) and sets `sleep_time`'s maximum
 observation says what is wrong.
 
 Paths are relative to the workspace, or absolute below `/workspace`. Sessions are terminals; a
-session is opened by the first command that names it.
+session is opened by the first command that names it. Where a task has several hosts, command and
+file actions also take `host`, one of their names; the first is meant when none is given, and all by
+list_sessions and close_all_sessions.
 """
 _OTHERS = {
     "search_qa": SEARCH_QA_ACTIONS,
