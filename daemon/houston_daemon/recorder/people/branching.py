@@ -18,7 +18,6 @@ from houston_daemon.recorder.steps import past, rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.faults import point
 from houston_shared.records import ObservationBody, Origin, Result, RolloutSpec
 from houston_shared.store.bodies import StoredSpec
 from houston_shared.store.queries import lineage
@@ -82,7 +81,6 @@ def branch(store: Store, message: Branch, author: Author) -> Done:
         **author.fields,
     )
     store.journal.append(Key(id), "spec", blobs.stored(store.home, body))
-    point("recorder.start.after")
     said = None
     if message.text:
         said = guide(store, Guide(id=message.id, rollout=id, text=message.text), author).guidance
