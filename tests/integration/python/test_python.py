@@ -69,6 +69,7 @@ SHOWN = {
     ),
     "a main block": ("def main():\n    print(__name__)\nif __name__ == '__main__':\n    main()",
                      "__main__"),
+    "annotations, as they stand": ("def f(x: int): ...\nf.__annotations__['x'] is int", "True"),
     "a clean exit": ("import sys\nprint(1)\nsys.exit(0)", "1"),
     "threads, to their end": (
         "import threading, time\n"

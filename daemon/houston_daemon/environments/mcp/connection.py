@@ -28,6 +28,8 @@ from houston_daemon.environments.mcp.stderr_tail import StderrTail
 from houston_shared.task_servers import McpServer
 
 log = logging.getLogger(__name__)
+# The SDK logs a traceback for each line that is no message: a server could fill the disk with it.
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
 _PAGES = 20
 _FRESH_SECONDS = 10.0
 """A list of tools that is older is asked for again after a call."""

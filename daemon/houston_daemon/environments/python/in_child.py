@@ -5,25 +5,24 @@
 The code stands in HOUSTON_CODE. What it prints, and the value of a bare last expression, go to
 stdout; stderr gets one JSON object, empty when the code ran to its end: `error_type`, `message`,
 `traceback`. The packages that are named are found in the folders; nothing else that is installed.
-Imports nothing of Houston, and knows neither workspace nor agent.
+Imports nothing of Houston, and knows neither workspace nor agent. What only some code needs is
+imported when it does: that is half of the time that a call takes.
 """
 
-import ast
-import contextlib
-import importlib.machinery
-import json
-import linecache
+from __future__ import annotations
+
+import _ast
 import os
-import re
 import resource
 import sys
-import textwrap
-import traceback
 import types
-from typing import Any
+
+TYPE_CHECKING = False  # as a type checker reads it; `typing` itself is slow to import
+if TYPE_CHECKING:
+    from typing import Any
 
 NAME = "<code>"
-_FENCE = re.compile(r"\A\s*```[ \t]*[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
+_FENCE = r"\A\s*```[ \t]*[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z"
 _FILE_BYTES = 256 << 20
 _MESSAGE = 2_000
 _FIRST, _LAST = 10, 30
@@ -40,6 +39,8 @@ class Packages:
         """See importlib.abc.MetaPathFinder."""
         if path is not None or name not in self._names:
             return None
+        import importlib.machinery
+
         return importlib.machinery.PathFinder.find_spec(name, self._folders)
 
 
@@ -48,32 +49,44 @@ def tidied(code: str) -> str:
 
     Code that can be read as it stands is not touched but for the fence.
     """
-    fenced = _FENCE.match(code)
-    code = fenced[1] if fenced else code
+    if "```" in code:
+        import re
+
+        fenced = re.match(_FENCE, code, re.DOTALL)
+        code = fenced[1] if fenced else code
+    if _parses(code):
+        return code
+    import textwrap
+
     first, _, rest = code.lstrip("\n").partition("\n")
-    tries = (code, textwrap.dedent(code), f"{first.lstrip()}\n{textwrap.dedent(rest)}")
-    for one in tries:
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            ast.parse(one)
-            return one
-    return tries[1]
+    whole = textwrap.dedent(code)
+    apart = f"{first.lstrip()}\n{textwrap.dedent(rest)}"
+    return apart if not _parses(whole) and _parses(apart) else whole
+
+
+def _parses(code: str) -> bool:
+    try:
+        compile(code, NAME, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def run(code: str) -> None:
     """Run it as `__main__`; print the value of a bare last expression that ends in no semicolon."""
-    lines = code.splitlines(keepends=True)
-    linecache.cache[NAME] = (len(code), None, lines, NAME)
-    tree = ast.parse(code, NAME)
+    if "traceback" in code:
+        _lay_open(code)
+    tree: Any = compile(code, NAME, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     last = tree.body[-1] if tree.body else None
-    shown = isinstance(last, ast.Expr) and not code.rstrip().endswith(";")
+    shown = isinstance(last, _ast.Expr) and not code.rstrip().endswith(";")
     if shown:
         tree.body.pop()
-    exec(compile(tree, NAME, "exec"), main.__dict__)  # noqa: S102 what this program is for
+    exec(compile(tree, NAME, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 what this program is for
     if shown:
         value = eval(  # noqa: S307
-            compile(ast.Expression(last.value), NAME, "eval"),  # type: ignore[union-attr]
+            compile(_ast.Expression(last.value), NAME, "eval", dont_inherit=True),  # type: ignore[union-attr]
             main.__dict__,
         )
         if value is not None:
@@ -82,18 +95,29 @@ def run(code: str) -> None:
 
 def outcome(code: str, hidden: list[str]) -> dict[str, Any]:
     """Run the code; what became of it. hidden: folders whose names a traceback leaves out."""
+    code = tidied(code)
     try:
-        run(tidied(code))
+        run(code)
     except SystemExit as end:
         if end.code in (None, 0):
             return {}
-        return _told(end, hidden)
+        return _told(end, code, hidden)
     except BaseException as problem:  # noqa: BLE001 the error is what is asked for
-        return _told(problem, hidden)
+        return _told(problem, code, hidden)
     return {}
 
 
-def _told(problem: BaseException, hidden: list[str]) -> dict[str, Any]:
+def _lay_open(code: str) -> None:
+    """Let tracebacks show the lines of the code."""
+    import linecache
+
+    linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
+
+
+def _told(problem: BaseException, code: str, hidden: list[str]) -> dict[str, Any]:
+    import traceback
+
+    _lay_open(code)
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
         trace = trace.tb_next
@@ -117,6 +141,12 @@ def _words(problem: BaseException) -> str:
         return str(problem)
     except Exception as worse:  # noqa: BLE001 its own __str__ is the agent's
         return f"(its text raised {type(worse).__name__})"
+
+
+def _json(said: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(said)
 
 
 def _limit(megabytes: int) -> None:
@@ -149,15 +179,17 @@ def main() -> None:
     code, own = os.environ.pop("HOUSTON_CODE"), os.getpid()
     sys.argv = [NAME]
     sys.meta_path.append(Packages(packages.split(","), folders))
-    hidden = [*folders, os.path.dirname(ast.__file__)]  # noqa: PTH120
+    hidden = [*folders, os.path.dirname(os.__file__)]  # noqa: PTH120
     _limit(int(megabytes))
     said = outcome(code, hidden)
-    with contextlib.suppress(Exception):
+    try:
         _wait_for_threads()
         sys.stdout.flush()
         sys.stderr.flush()
+    except Exception as problem:  # noqa: BLE001 what the code did to its own streams
+        said = said or {"error_type": type(problem).__name__, "message": "at the end of the code"}
     if os.getpid() == own:  # not a process that the code forked
-        report.write(json.dumps(said))
+        report.write(_json(said) if said else "{}")
         report.flush()
     os._exit(bool(said))
 
