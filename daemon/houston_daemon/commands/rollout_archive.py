@@ -46,6 +46,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             "Nothing was archived.",
             code=ExitCode.USAGE,
         )
+    if arguments.read and arguments.to:
+        raise HoustonError("--to goes with a rollout: reading writes no file.", code=ExitCode.USAGE)
     return _read(arguments) if arguments.read else _archive(arguments, loaded)
 
 

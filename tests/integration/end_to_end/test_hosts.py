@@ -93,6 +93,9 @@ def _branched(station: Station, rollout: str, there: Path) -> None:
     ]
     own = station.host_root / "rollouts" / row["rollout"] / "workspace"
     assert (own / "here.txt").exists()
+    freed = station.run("rollout", "clean", row["rollout"], "--snapshots", code=None).stdout
+    assert "host root of gpu2 stays" in freed
+    assert workspace.exists() and not own.exists()
 
 
 def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:

@@ -67,10 +67,15 @@ def note(store: Store, asked: Asked, report: Report) -> None:
         by=asked.author.by,
         bytes=report.bytes,
         snapshots=asked.order.snapshots and not report.left,
-        left=redact(report.left),
+        left=redact("; ".join(filter(None, (report.left, _elsewhere(asked.order))))),
         **asked.author.fields,
     )
     store.journal.append(Key(asked.order.rollout), "cleaned", body)
+
+
+def _elsewhere(order: Order) -> str:
+    names = ", ".join(order.elsewhere)
+    return f"rollouts/{order.rollout} below the host root of {names} stays" if names else ""
 
 
 def _order(store: Store, rollout: str, message: CleanRollouts) -> Order:
@@ -95,13 +100,16 @@ def _order(store: Store, rollout: str, message: CleanRollouts) -> Order:
             f"houston rollout show {waiting[0]}",
             "Nothing was freed.",
         )
-    return Order(_root(store, row), row.id, message.snapshots)
+    spec = _spec(store, row)
+    if spec is None:
+        return Order("", row.id, message.snapshots)
+    return Order(spec.host_root, row.id, message.snapshots, tuple(sorted(spec.hosts)))
 
 
-def _root(store: Store, row: Rollout) -> str:
-    """The host's root, as the rollout was started with."""
+def _spec(store: Store, row: Rollout) -> RolloutSpec | None:
+    """What the rollout was started with: the hosts that it used, and their roots."""
     try:
-        spec = rebuild.record(store, row.spec_seq, RolloutSpec)
+        return rebuild.record(store, row.spec_seq, RolloutSpec)
     except msgspec.MsgspecError:
         raise denial(
             f"Event {row.spec_seq} is damaged: where {row.id} keeps its files is not known.",
@@ -109,4 +117,3 @@ def _root(store: Store, row: Rollout) -> str:
             "Nothing was freed.",
             ExitCode.DAMAGED,
         ) from None
-    return spec.host_root if spec else ""

@@ -25,6 +25,8 @@ class Order(msgspec.Struct, frozen=True):
     rollout: str
     snapshots: bool
     """Whether its snapshots go, too."""
+    elsewhere: tuple[str, ...] = ()
+    """Other hosts on which it keeps something, which is not freed from here."""
 
 
 class Report(msgspec.Struct, frozen=True):
