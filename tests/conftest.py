@@ -5,6 +5,7 @@ is left with one while the others have ended; models, which want every core, tak
 scenarios that mostly wait, and the two files that start vLLM do not meet.
 """
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,12 @@ FIRST = (
     "faults/test_resume_equal.py",
 )
 """Files that take more than some twenty seconds."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell lets what it runs in the background ignore Ctrl-C, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

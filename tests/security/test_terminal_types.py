@@ -17,9 +17,12 @@ PRINTING = {
     "daemon/houston_daemon/recorder/upkeep/cleaning.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/parse/in_child.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/reference.py": "writes docs, from constants",
-    "daemon/houston_daemon/demo/tasks/count-words/evaluate.py": "an evaluator: runs in a sandbox",
+    "daemon/houston_daemon/environments/python/in_child.py": "a child's answer, as data",
+    "daemon/houston_daemon/importers/innovatorbench_evaluate.py": "a task's evaluator, in a sandbox",
 }
 """Modules that touch a standard stream, and why they may."""
+TASKS = ROOT / "daemon" / "houston_daemon" / "demo" / "tasks"
+"""What agents and evaluators run, in a sandbox: no part of Houston's own programs."""
 DRAWING = {
     "console/houston_console/app/palette.py": ("Segment",),
     "console/houston_console/app/widgets/frame.py": ("Content",),
@@ -38,7 +41,8 @@ NEVER = {
 
 
 def _modules() -> list[Path]:
-    return [file for room in ROOMS for file in sorted(room.rglob("*.py"))]
+    files = (file for room in ROOMS for file in sorted(room.rglob("*.py")))
+    return [file for file in files if TASKS not in file.parents]
 
 
 def _name(file: Path) -> str:
