@@ -18,7 +18,7 @@ PRINTING = {
     "daemon/houston_daemon/environments/workstation/parse/in_child.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/reference.py": "writes docs, from constants",
     "daemon/houston_daemon/environments/python/in_child.py": "a child's answer, as data",
-    "daemon/houston_daemon/importers/innovatorbench_evaluate.py": "a task's evaluator, in a sandbox",
+    "daemon/houston_daemon/importers/innovatorbench_evaluate.py": "a task's evaluator",
 }
 """Modules that touch a standard stream, and why they may."""
 TASKS = ROOT / "daemon" / "houston_daemon" / "demo" / "tasks"
