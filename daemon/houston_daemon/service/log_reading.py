@@ -86,7 +86,7 @@ def _newer(path: Path, file: BinaryIO) -> BinaryIO | None:
         try:
             next_file = files[place - 1].open("rb")
         except FileNotFoundError:
-            continue  # it is being rotated this moment
+            return None  # it is being rotated this moment, or was removed: looked for again later
         if before == _inodes(path) and os.fstat(next_file.fileno()).st_ino == before[place - 1]:
             return next_file
         next_file.close()

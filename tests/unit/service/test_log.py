@@ -114,3 +114,24 @@ def test_the_last_line(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "log").write_bytes(content)
     assert last_line(tmp_path / "log") == expected
     assert last_line(tmp_path / "missing") == ""
+
+
+def test_following_a_log_that_was_removed_waits_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "daemon.log"
+    path.write_text("line 0\n")
+    _, place = tail(path, 0)
+    waits = 0
+
+    def wait(seconds: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            path.unlink()
+        elif waits == 3:
+            path.write_text("line 1\n")
+
+    monkeypatch.setattr("houston_daemon.service.log_reading.time.sleep", wait)
+    assert next(follow(path, place)) == "line 1"
+    assert waits == 3, "it slept between looks"
