@@ -323,7 +323,10 @@ def test_the_log_is_shown_and_followed(station: Station) -> None:
         assert "opened again" in following.stdout.readline()
     finally:
         following.send_signal(signal.SIGINT)
-        following.wait(10)
+        try:
+            following.wait(10)
+        finally:
+            following.kill()
     assert following.returncode == 130
 
 
