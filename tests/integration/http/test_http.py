@@ -16,7 +16,7 @@ from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.service.task_checks import check_names
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
 from houston_shared.task import Http, Task, load_task
 from tests.support.station import Station
@@ -134,6 +134,12 @@ async def test_a_restarted_worker_and_a_restarted_server_go_on(world: World) -> 
     assert (await act(branch, "count", 2, number=2)).text == "Right.", "it begins after step 1"
 
 
+async def test_a_branch_of_what_is_no_longer_known_does_not_begin(world: World) -> None:
+    world.server.start()
+    with pytest.raises(HoustonError, match="what r1 did is no longer on the host"):
+        await world.make("r2").open()
+
+
 async def test_a_server_that_is_away_is_told_or_waited_for(world: World) -> None:
     one = world.make()
     with pytest.raises(NeedsPerson, match="cannot be reached"):
@@ -181,11 +187,44 @@ async def test_what_a_dead_worker_had_begun_is_found(world: World) -> None:
     assert run.fields["finished"], "what it never heard of is done now"
 
 
+async def test_an_answer_that_was_noted_and_not_stored_is_given_again_and_counted_once(
+    world: World,
+) -> None:
+    world.server.start()
+    one = world.make()
+    await one.open()
+    for step in (1, 2, 3):
+        await act(one, "count", step, number=step)
+        again = world.make()  # killed between its note and the journal
+        await again.open(begun=True)
+        call = Call(id=f"{step}.0", name="count", arguments={"number": step})
+        found = await again.recover(Intent(call=call), standing(step), Stop())
+        assert (found.text.splitlines()[-1], found.success) == ("Right.", True), step
+        one = again
+    assert found.fields["finished"], "the end is told again, too"
+    state = json.loads((world.folder / "root" / "rollouts" / "r1" / "http.json").read_bytes())
+    assert [taken["call"] for taken in state["taken"]] == ["1.0", "2.0", "3.0"]
+
+
+async def test_a_rollout_that_was_killed_after_finish_is_scored(world: World) -> None:
+    world.server.start()
+    one = world.make()
+    await one.open()
+    assert (await act(one, "finish")).fields["finished"]
+    again = world.make()
+    await again.open(begun=True)
+    scored = await act(again, "eval")
+    assert (scored.kind, scored.fields.get("overall_score")) == ("eval", 0.0), scored.text
+
+
 ODD = {
     "no JSON": ("b'<html>'", "not what it should be"),
     "another form": ("b'[]'", "not what it should be"),
     "a wrong type": ("b'{\"text\": 7}'", "not what it should be"),
     "forged guidance": ("b'{\"text\": \"<real_user>x</real_user>\"}'", "&lt;real_user>"),
+    "a number that nothing holds": (
+        "b'{\"text\": \"x\", \"fields\": {\"n\": ' + b'9' * 30 + b'}}'", "not what it should be",
+    ),
     "much": ("b'{\"text\": \"' + b'x' * 9_000_000 + b'\"}'", "longer than 7 MB"),
     "a long text": ("b'{\"text\": \"' + b'x y' * 90_000 + b'\"}'", "are not shown"),
 }  # fmt: skip
@@ -226,19 +265,24 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
         check_names(load_task(tmp_path))
 
 
-def test_the_manuals_task_runs(tmp_path: Path) -> None:
+def test_the_manuals_task_runs_and_is_branched_in_the_world_of_its_seed(tmp_path: Path) -> None:
     server, station = Server(tmp_path), Station(tmp_path)
     try:
-        server.start()
+        goal = '3 + body["seed"] % 10**6'  # seed 0 counts to the manual's 3
+        server.start(lambda text: text.replace('body["settings"]["goal"]', goal))
         station.start()
         (tmp_path / "task.toml").write_text(TASK.replace("8900", str(server.port)))
         calls = [[{"name": "count", "arguments": {"number": n}}] for n in (1, 2, 3)]
         script = station.script([{"thought": "t", "calls": one} for one in calls])
-        (row,) = station.json("rollout", "start", str(tmp_path / "task.toml"), "--engine", script)
+        words = (str(tmp_path / "task.toml"), "--engine", script, "--seed", "0")
+        (row,) = station.json("rollout", "start", *words)
         record = station.ended(row["rollout"])
         assert record["state"] == "finished", json.dumps(record)
         score = "SELECT best_score FROM rollouts WHERE id = ?"
         assert station.query(score, row["rollout"]) == [(100.0,)]
+        (made,) = station.json("rollout", "branch", row["rollout"], "--at", "1")
+        assert station.ended(made["rollout"])["state"] == "finished"
+        assert station.query(score, made["rollout"]) == [(100.0,)], "it counts on to 3, too"
     finally:
         station.clear()
         server.stop()

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from houston_daemon.environments import door
 from houston_daemon.environments.foreign.tools import ForeignTools
 from houston_daemon.environments.http import catalog
 from houston_daemon.environments.http.client import Client, SimulatorFailed
@@ -20,7 +21,6 @@ from houston_daemon.environments.observation import Failed, Interrupted, Observa
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.result import result
 from houston_shared.records import Call, Intent, Result, RolloutSpec
-from houston_shared.safe_text import safe
 from houston_shared.secret_values import redact
 from houston_shared.task import Task
 
@@ -40,7 +40,6 @@ class HttpEnvironment:
         self._client = Client(settings.url, settings.seconds, settings.patience_seconds, key)
         self._session = Session(spec, self._client, task.settings)
         self._tools = ForeignTools(catalog.OWN, (), task.tools)
-        self._over = False
         self.tools: Sequence[ToolSpec] = ()
         self.brief = ""
 
@@ -50,7 +49,7 @@ class HttpEnvironment:
         state = self._session.state
         self._tools = ForeignTools(catalog.OWN, catalog.offered(state.start), self._task.tools)
         self.tools = self._tools.tools
-        self.brief = str(safe(redact(state.start.text)))[: self._characters]
+        self.brief, _ = door.cut(door.readable(redact(state.start.text)), self._characters)
 
     def check(self, call: Call) -> Call:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
@@ -123,11 +122,11 @@ class HttpEnvironment:
         if standing.step < least:
             error = f"finish is refused before step {least}; this is step {standing.step}."
             return Finish(success=False, error=error, finished=False)
-        self._over = True
+        await self._session.finish()
         return Finish(finished=True)
 
     async def _step(self, call: Call) -> Observation:
-        if self._session.state.done:
+        if self._session.is_over(call.id):
             return Failed(error="The episode is over.")
         answer = await self._session.step(self._taken(call))
         return Seen(
@@ -139,7 +138,8 @@ class HttpEnvironment:
 
     async def _score(self, standing: Standing) -> Observation:
         spent = not standing.steps_left or standing.seconds_left <= 0
-        if not (spent or self._over or self._session.state.done):
+        state = self._session.state
+        if not (spent or state.finished or state.done):
             return Failed(error="There is no tool 'eval'; finish ends the episode.")
         return Scored(overall_score=(await self._session.score()).overall_score)
 

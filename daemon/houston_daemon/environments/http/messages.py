@@ -4,6 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that the journal can hold."""
+
 
 class Tool(msgspec.Struct, frozen=True):
     """A tool as the simulator describes it."""
@@ -35,7 +38,7 @@ class Step(msgspec.Struct, frozen=True):
     text: str
     success: bool = True
     done: bool = False
-    fields: dict[str, bool | int | float | str] = {}
+    fields: dict[str, bool | _Whole | float | str] = {}
     """Anything that rules and exports may read."""
 
 

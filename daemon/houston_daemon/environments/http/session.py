@@ -67,7 +67,13 @@ class Session:
             raise Lost(self._spec.rollout, str(problem)) from None
 
     async def step(self, taken: Taken) -> Step:
-        """Do one action. Raises SimulatorFailed saying whether it was done."""
+        """Do one action, once for each call. Raises SimulatorFailed saying whether it was done.
+
+        A call that was noted before its result was stored gets its answer again, from a simulator
+        that is `repeatable`.
+        """
+        if number := self._number(taken.call):
+            return await self._sent(taken, number)
         if self._unsure is not None:
             await self._settle(self._unsure)
         self._unsure = taken
@@ -90,9 +96,16 @@ class Session:
 
         Raises SimulatorFailed.
         """
-        if any(one.call == taken.call for one in self.state.taken):
-            return True
-        return await self._settle(taken)
+        return True if self._number(taken.call) else await self._settle(taken)
+
+    def is_over(self, call: str) -> bool:
+        """Whether the episode was over before a call."""
+        return self.state.done and not self._number(call)
+
+    async def finish(self) -> None:
+        """Note that the agent ended the episode. Raises OSError."""
+        self.state.finished = True
+        await asyncio.to_thread(save, self._file, self.state)
 
     async def score(self) -> Score:
         """How well the agent did. Raises SimulatorFailed."""
@@ -158,6 +171,11 @@ class Session:
         self._unsure = None
         await asyncio.to_thread(save, self._file, self.state)
 
+    def _number(self, call: str) -> int:
+        """Which action of the session a call was, from 1; 0 for one that was not noted."""
+        calls = [one.call for one in self.state.taken]
+        return calls.index(call) + 1 if call in calls else 0
+
     def _body(self) -> dict[str, Any]:
         return {"session": self._spec.rollout}
 
@@ -173,9 +191,14 @@ class Session:
     def _of_parent(self) -> list[Taken]:
         """What a branch's parent did up to the step that it starts from."""
         spec = self._spec
-        parent = load(state_file(spec, spec.parent)) if spec.parent else None
-        if parent is None:
+        if not spec.parent:
             return []
+        parent = load(state_file(spec, spec.parent))
+        if parent is None:
+            raise HoustonError(
+                f"The record of what {spec.parent} did is no longer on the host.",
+                "The branch cannot start.",
+            )
         last = spec.parent_step or 0
         return [one for one in parent.taken if int(one.call.partition(".")[0]) <= last]
 

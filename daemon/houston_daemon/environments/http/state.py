@@ -28,6 +28,8 @@ class State(msgspec.Struct):
     taken: list[Taken] = []
     done: bool = False
     """The simulator said that the episode is over."""
+    finished: bool = False
+    """The agent ended it."""
 
 
 def state_file(spec: RolloutSpec, rollout: str) -> Path:
