@@ -6,6 +6,7 @@ made and before its result is known to anybody, so a world that is made again la
 that nobody saw.
 """
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -47,9 +48,20 @@ class ActionLog:
 
         Raises OSError, Damaged.
         """
+        data, whole = self._read()
+        if whole != data:
+            with self._file.open("r+b") as opened:
+                opened.truncate(len(whole))
+                os.fsync(opened.fileno())
+
+    def _read(self) -> tuple[bytes, bytes]:
+        """Take over what is in the file and change nothing there; all of it, and its whole lines.
+
+        Raises OSError, Damaged.
+        """
         self.beginning, self.turns = None, []
         if not self._file.is_file():
-            return
+            return b"", b""
         data = self._file.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         try:
@@ -59,20 +71,18 @@ class ActionLog:
             self.turns = [msgspec.json.decode(line, type=Turn) for line in lines[1:]]
         except msgspec.MsgspecError:
             raise Damaged(f"{self._file} is damaged") from None
-        if whole != data:
-            with self._file.open("r+b") as opened:
-                opened.truncate(len(whole))
-                os.fsync(opened.fileno())
+        return data, whole
 
     def branch(self, parent: Path, step: int, changed: dict[str, Any]) -> None:
-        """Write what was done in the parent's world up to and with `step`, if it has a log.
+        """Write what was done in the parent's world up to and with `step`.
 
-        changed: settings that are the branch's own. Raises OSError, Damaged.
+        The parent may be at work: its log is only read. changed: settings that are the branch's
+        own. Raises OSError, and Damaged also where the parent has no log.
         """
         past = ActionLog(parent)
-        past.load()
+        past._read()
         if past.beginning is None:
-            return
+            raise Damaged(f"{parent}, the record of what its parent did, is no longer there")
         settings = {**past.beginning.settings, **changed}
         turns = [turn for turn in past.turns if int(turn.call.partition(".")[0]) <= step]
         lines = [msgspec.structs.replace(past.beginning, settings=settings), *turns]
@@ -96,10 +106,16 @@ class ActionLog:
         self.turns.append(turn)
 
     def _append(self, line: msgspec.Struct) -> None:
-        with self._file.open("ab") as opened:
-            opened.write(msgspec.json.encode(line) + b"\n")
-            opened.flush()
-            os.fsync(opened.fileno())
+        before = self._file.stat().st_size if self._file.is_file() else 0
+        try:
+            with self._file.open("ab") as opened:
+                opened.write(msgspec.json.encode(line) + b"\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk may have taken a part of the line
+                os.truncate(self._file, before)
+            raise
 
 
 def digest(answer: msgspec.Struct) -> str:
