@@ -1,5 +1,6 @@
 """TextWorld for one rollout: which game its seed gives, and what an agent may not do in it."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,13 @@ from houston_daemon.environments.simulation import catalog
 from houston_daemon.environments.textworld import suite
 from houston_shared.task import LoadedTask, Task
 
-_OWN = frozenset({"restart", "restore", "save", "quit", "q", "undo", "script", "verify"})
-"""Commands to the interpreter, not to the world."""
+_OWN = frozenset({
+    "restart", "restore", "save", "quit", "q", "undo", "script", "transcript", "recording",
+    "replay", "verify",
+})  # fmt: skip
+"""Commands to the interpreter, not to the world; some would write a file."""
+_CLAUSE = re.compile(r"[.,;]|\bthen\b")
+"""Between commands on one line."""
 
 
 class TextWorldSimulator:
@@ -34,9 +40,9 @@ class TextWorldSimulator:
 
     def refused(self, action: str) -> str:
         """What would leave the game or take back what was done in it."""
-        first = action.lower().partition(" ")[0]
-        if first in _OWN:
-            return f"{first} is not offered: a rollout is one game. Go on from here, or finish."
+        words = (clause.split() for clause in _CLAUSE.split(action.lower()))
+        if own := [first for first, *_ in filter(None, words) if first in _OWN]:
+            return f"{own[0]} is not offered: a rollout is one game. Go on from here, or finish."
         return ""
 
 
