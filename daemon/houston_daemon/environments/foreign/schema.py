@@ -12,6 +12,7 @@ from typing import Any
 
 from houston_shared.real_user import disarm
 from houston_shared.safe_text import safe
+from houston_shared.secret_values import redact
 
 JSON_TEXT = "application/json"
 _DEPTH = 6
@@ -36,9 +37,10 @@ def bounded(schema: Any) -> dict[str, Any]:
 
 
 def said(text: Any, longest: int = _DESCRIPTION) -> str:
-    """A server's text on one line, safe to show."""
-    words = " ".join(text.split()) if isinstance(text, str) else ""
-    return disarm(str(safe(words[:longest]))).text
+    """A server's text on one line, safe to show, `…` where it was cut, without secrets."""
+    words = redact(" ".join(text.split())) if isinstance(text, str) else ""
+    short = words if len(words) <= longest else f"{words[: longest - 2]} …"
+    return disarm(str(safe(short))).text
 
 
 def _any(schema: Any, whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -54,8 +56,9 @@ def _any(schema: Any, whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
         made = _typed(found, whole, depth)
     if text := said(found.get("description")):
         made["description"] = f"{text} (JSON text)" if _is_json(made) else text
-    if isinstance(found.get("default"), bool | int | float) or found.get("default") == "":
-        made["default"] = found["default"]
+    default = found.get("default")
+    if default == "" or _is_number(default):
+        made["default"] = default
     return made
 
 
@@ -138,7 +141,7 @@ def _one_of(options: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _words(values: Any) -> dict[str, Any]:
     """Plain values to choose from; others cannot be shown as words."""
-    plain = [one for one in values if one is None or isinstance(one, str | int | float)]
+    plain = [one for one in values if one is None or isinstance(one, str) or _is_number(one)]
     long = [one for one in plain if isinstance(one, str) and said(one, _WORD) != one]
     if not plain or len(plain) != len(values) or len(plain) > _MOST["words"] or long:
         return _json_text()
@@ -162,10 +165,16 @@ def _range(found: Mapping[str, Any], step: int) -> dict[str, Any]:
 def _bound(found: Mapping[str, Any], key: str, exclusive: str, step: int) -> float | None:
     for name, add in ((key, 0), (exclusive, step)):
         value = found.get(name)
-        sound = isinstance(value, int | float) and not isinstance(value, bool)
-        if sound and math.isfinite(value):  # type: ignore[arg-type]
+        if _is_number(value) and not isinstance(value, bool):
             return value + add  # type: ignore[operator]
     return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number, or a truth value, that the journal can hold."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) < 2**62
 
 
 def _whole(value: Any, otherwise: int) -> int:
