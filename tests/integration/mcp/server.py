@@ -73,6 +73,12 @@ def much(count: int) -> str:
 
 
 @server.tool()
+def flood(megabytes: int) -> str:
+    """Read a large file."""
+    return "x" * (megabytes << 20)
+
+
+@server.tool()
 async def hang() -> str:
     """Wait for long."""
     try:

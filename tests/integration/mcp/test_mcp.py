@@ -60,7 +60,9 @@ class World:
             env={"GIVEN": "yes", "PYTHONPATH": PACKAGES}, **more,
         )  # fmt: skip
 
-    async def open(self, begun: bool = False, **servers: McpServer) -> Environment:
+    async def open(
+        self, begun: bool = False, tools: tuple[str, ...] = (), **servers: McpServer
+    ) -> Environment:
         record = TaskRecord(name="t", folder=str(self.folder), definition="", instructions="")
         spec = RolloutSpec(
             rollout="r1", task=record, engine="script:x", engine_settings={},
@@ -68,6 +70,7 @@ class World:
         )  # fmt: skip
         task = Task(
             name="t", environment="mcp", mcp=Mcp(servers=servers), sandbox=Sandbox(read=READ),
+            tools=tools,
             evaluate=Evaluate(command="""echo '{"overall_score": 7}'"""),
         )  # fmt: skip
         made = make_environment(spec, task)
@@ -139,9 +142,18 @@ async def test_a_server_that_dies_is_started_anew(world: World) -> None:
     died = await act(one, "die")
     assert "The server near ended" in died.text and not died.success
     assert (await act(one, "total")).text == "0"
+    flooded = await act(one, "flood", megabytes=18)
+    assert "The server near ended" in flooded.text, "a large file is no message"
+    assert (await act(one, "total")).text == "0"
     call = Call(id="5.0", name="add", arguments={"a": 5})
     lost = await one.recover(Intent(call=call), STANDING, Stop())
     assert lost.kind == "interrupted" and (await act(one, "total")).text == "0"
+
+
+async def test_a_task_that_offers_no_eval_is_scored_all_the_same(world: World) -> None:
+    one = await world.open(tools=("add", "finish"), near=world.stdio())
+    assert [tool.name for tool in one.tools] == ["add", "finish"]
+    assert (await act(one, "eval")).fields["overall_score"] == 7.0
 
 
 async def test_a_call_that_hangs_is_ended_and_tools_that_change_are_told(

@@ -7,6 +7,8 @@ open. What goes wrong with a server is `ServerFailed`, in words.
 import asyncio
 import contextlib
 import logging
+import os
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -30,6 +32,7 @@ from houston_shared.task_servers import McpServer
 log = logging.getLogger(__name__)
 # The SDK logs a traceback for each line that is no message: a server could fill the disk with it.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
+_RELAY = "houston_daemon.environments.mcp.relay"
 _PAGES = 20
 _FRESH_SECONDS = 10.0
 """A list of tools that is older is asked for again after a call."""
@@ -184,11 +187,11 @@ class Connection:
             async with create_mcp_http_client(headers=self._headers) as http:
                 yield streamable_http_client(self._settings.url, http_client=http)
             return
-        program, *words = await self._started()
+        words = ["-P", "-m", _RELAY, str(os.getpid()), *await self._started()]
         tail = StderrTail()
         try:
             await tail.begin()
-            yield stdio_client(StdioServerParameters(command=program, args=words), tail.file)
+            yield stdio_client(StdioServerParameters(command=sys.executable, args=words), tail.file)
         finally:
             self._stderr = tail.words
             tail.close()

@@ -6,6 +6,7 @@ told of them in an observation. `mcp.json` on the host keeps what the agent know
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,10 @@ class Servers:
             self._known = Known({**self._names, **self.offered.names}, now)
             self._file.parent.mkdir(parents=True, exist_ok=True)
             beside = self._file.with_suffix(".new")
-            beside.write_bytes(msgspec.json.encode(self._known))
+            with beside.open("wb") as written:
+                written.write(msgspec.json.encode(self._known))
+                written.flush()
+                os.fsync(written.fileno())
             beside.replace(self._file)
         return "\n".join(lines)
 
