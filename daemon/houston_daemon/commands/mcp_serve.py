@@ -6,7 +6,7 @@ Nothing but the protocol goes to stdout. It needs no daemon and records nothing.
 import argparse
 import asyncio
 import importlib.util
-import os
+import secrets
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -80,6 +80,7 @@ async def _serve(
         await host.destroy_terminals()
         await host.close()
         await asyncio.to_thread(shutil.rmtree, host.folder, ignore_errors=True)
+        (Path(spec.host_root) / "prepared" / spec.rollout).unlink(missing_ok=True)
     return None
 
 
@@ -95,7 +96,8 @@ def _standing_in(
     if corpus and not (corpus.is_dir() or (corpus.suffix == ".jsonl" and corpus.is_file())):
         raise ConfigurationError(f"{corpus} is no folder and no .jsonl file.")
     spec = RolloutSpec(
-        rollout=f"mcp-serve-{os.getpid()}",
+        # No process id: in a container it is the same at every start.
+        rollout=f"mcp-serve-{secrets.token_hex(6)}",
         task=TaskRecord(
             name="mcp-serve",
             folder=str(corpus.parent if corpus else Path.cwd()),
