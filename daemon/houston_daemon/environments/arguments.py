@@ -56,11 +56,15 @@ class Catalog:
     """The actions that an environment offers, by name."""
 
     def __init__(
-        self, actions: Mapping[str, type[Arguments]], bounds: Bounds | None = None
+        self,
+        actions: Mapping[str, type[Arguments]],
+        bounds: Bounds | None = None,
+        unoffered: Mapping[str, type[Arguments]] | None = None,
     ) -> None:
-        self._actions = dict(actions)
+        """unoffered: actions that the loop may call and the agent is not offered."""
+        self._actions = {**actions, **(unoffered or {})}
         self._bounds = bounds or {}
-        self.tools = tuple(tool(a, self._bounds.get(name)) for name, a in self._actions.items())
+        self.tools = tuple(tool(a, self._bounds.get(name)) for name, a in actions.items())
 
     def check(self, call: Call) -> Call:
         """The call with defaults filled in, or with `error` saying what is wrong with it."""
@@ -82,9 +86,10 @@ class Catalog:
         return msgspec.convert(call.arguments, self._actions[call.name])
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._actions, n=2)
+        offered = [tool.name for tool in self.tools]
+        near = difflib.get_close_matches(name, offered, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else ""
-        known = f"The tools are {', '.join(self._actions)}."
+        known = f"The tools are {', '.join(offered)}."
         return f"There is no tool {name[:60]!r}. {hint or known}"
 
     def _too_large(self, name: str, filled: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from houston_daemon.environments.workstation.catalog import ACTIONS, catalog
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Call
-from houston_shared.task import Budget, Task
+from houston_shared.task import Budget, Evaluate, Task
 
 CATALOG = catalog(Task(name="t"))
 
@@ -32,6 +32,16 @@ def test_defaults_are_filled_in() -> None:
     assert call.arguments == {
         "session_id": "main", "start_lines": 50, "end_lines": 0, "since_timestamp": 0,
     }  # fmt: skip
+
+
+def test_what_a_task_keeps_from_the_agent_the_loop_can_still_score() -> None:
+    kept = catalog(Task(name="t", tools=("finish",), evaluate=Evaluate(command="true")))
+    assert [tool.name for tool in kept.tools] == ["finish"]
+    scoring = Call(id="1.0", name="eval", arguments={})
+    assert not kept.check(scoring).error
+    assert "The tools are finish." in kept.check(Call(id="1.0", name="evl", arguments={})).error
+    without = catalog(Task(name="t", tools=("finish",)))
+    assert "There is no tool 'eval'" in without.check(scoring).error
 
 
 def test_a_checked_call_checks_again_to_itself() -> None:

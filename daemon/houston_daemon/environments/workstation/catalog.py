@@ -23,6 +23,7 @@ ACTIONS: dict[str, type[Arguments]] = {
     )
 }
 """Every action of the workstation by name."""
+EVAL = "eval"
 
 
 def catalog(task: Task) -> Catalog:
@@ -38,7 +39,9 @@ def catalog(task: Task) -> Catalog:
         )
     names = [name for name in ACTIONS if not task.tools or name in task.tools]
     chosen = {name: on_hosts(ACTIONS[name], task.hosts) for name in names}
-    return Catalog(chosen, _bounds(task))
+    # A task may keep `eval` from the agent; the loop scores it all the same.
+    scoring = {EVAL: ACTIONS[EVAL]} if task.evaluate.command and EVAL not in chosen else {}
+    return Catalog(chosen, _bounds(task), scoring)
 
 
 def _bounds(task: Task) -> Bounds:
