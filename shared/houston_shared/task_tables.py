@@ -47,8 +47,9 @@ class Evaluate(Settings, frozen=True):
     host: str = ""
     """The one of `hosts` on which it runs and whose workspace it scores; empty for the first."""
     required: tuple[str, ...] = ()
-    """Files or folders of the workspace that must be there; without them nothing is scored, no
-    submission is used, and the agent is told which are missing."""
+    """Files or folders of the workspace that must be there, as more than links that lead out of it;
+    without them nothing is scored, no submission is used, and the agent is told which are missing.
+    """
     format: str = ""
     """Shell command in the task folder that runs before `command`, shut in like it and within
     `seconds`, too. When it exits with another code than 0 nothing is scored and no submission is

@@ -26,6 +26,8 @@ RESEARCH = {
     if task.task.domain
 }
 QUIET = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+SOLUTION = "/proc/self/cwd/held_out/test.jsonl"
+"""Where a link leads to what an evaluator compares with, once the evaluator follows it."""
 NONSENSE = (b"nonsense", b"", b'{"a": 1}\n', b"[1, 2, 2]", b"__import__('os')", b"\x00\xff")
 
 
@@ -91,6 +93,11 @@ async def test_the_scale_goes_from_what_is_given_to_the_reference(trial: Trial) 
     refused = await trial("eval")
     assert (refused.fields["state"], refused.fields["counted"]) == ("format", False)
     assert trial.submission.name in refused.text
+    trial.submission.unlink()
+    trial.submission.symlink_to(SOLUTION)
+    linked = await trial("eval")
+    assert (linked.fields["state"], linked.fields["counted"]) == ("format", False)
+    assert "links that lead out of it do not count" in linked.text
     seen = await trial("run_command", command=LOOK.format(folder=trial.task.folder))
     assert seen.success, seen.text
     assert "hidden" in seen.text
@@ -123,8 +130,13 @@ read = ["{}"]
 @pytest.mark.parametrize("name", RESEARCH)
 def test_nonsense_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
     evaluate = RESEARCH[name].task.evaluate
-    for text in NONSENSE:
-        (tmp_path / evaluate.required[0]).write_bytes(text)
+    submission = tmp_path / evaluate.required[0]
+    for text in (*NONSENSE, SOLUTION):
+        submission.unlink(missing_ok=True)
+        if isinstance(text, bytes):
+            submission.write_bytes(text)
+        else:
+            submission.symlink_to(text)
         done = subprocess.run(
             [sys.executable, *evaluate.format.split()[1:]],
             cwd=RESEARCH[name].folder, timeout=60, check=False,

@@ -23,7 +23,12 @@ from houston_shared.safe_text import safe
 from houston_shared.task import Task
 
 _IN_FOLDER = 'cd -- "$1" && exec /bin/bash -c "$2"'
-_MISSING = 'cd -- "$WORKSPACE" && for f in "$@"; do [ -e "$f" ] || printf "%s\\0" "$f"; done'
+_MISSING = (
+    'cd -- "$WORKSPACE" && here=$(pwd -P) && for f in "$@"; do'
+    ' case "$(realpath -e -- "$f" 2>/dev/null)" in "$here"|"$here"/*) ;;'
+    ' *) printf "%s\\0" "$f" ;; esac; done'
+)
+"""A link could lead to what the evaluator alone may read: it runs beside the solutions."""
 _NAMED = 10
 _OUTPUT = 1_000_000
 _DETAIL = 2_000
@@ -102,7 +107,10 @@ class Evaluation:
             if missing:
                 names = ", ".join(missing[:_NAMED])
                 more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-                error = f"The workspace lacks {names}{more}, which must be there to be scored."
+                error = (
+                    f"The workspace lacks {names}{more}, which must be there to be scored; links"
+                    " that lead out of it do not count."
+                )
                 return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
         if not evaluate.format:
             return None
