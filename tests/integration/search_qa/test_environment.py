@@ -153,6 +153,9 @@ async def test_a_branch_has_the_question_of_its_parent(tmp_path: Path) -> None:
     parent.file.unlink()
     await again.open(begun=True)
     assert again.brief == branch.brief
+    late = make_environment(msgspec.structs.replace(spec, rollout="r3"), task)
+    with pytest.raises(HoustonError, match="what r1 was asked is no longer on the host"):
+        await late.open()
 
 
 async def test_a_rollout_without_an_answer_scores_nothing(tmp_path: Path) -> None:

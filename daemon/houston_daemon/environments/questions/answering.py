@@ -62,7 +62,9 @@ class Answering:
             found = load(self._file)
             if found is None and self._spec.parent:
                 parent = load(state_file(self._spec, self._spec.parent, self._task.environment))
-                found = self._keep(State(parent.question, parent.index)) if parent else None
+                if parent is None:
+                    raise gone(f"what {self._spec.parent} was asked is no longer on the host")
+                found = self._keep(State(parent.question, parent.index))
         except (OSError, msgspec.MsgspecError) as problem:
             raise gone(f"its state cannot be read ({type(problem).__name__})") from None
         if found is None and begun:

@@ -5,7 +5,6 @@ the parent stood then. Whose steps a rollout shares is told by `queries.lineage`
 made by the branch's own worker, from the parent's shadow repository.
 """
 
-import secrets
 from typing import NamedTuple
 
 from houston_daemon.recorder.disk import blobs
@@ -24,8 +23,9 @@ from houston_shared.store.queries import lineage
 from houston_shared.task import parse_task
 from houston_shared.wire import Branch, Done, Guide
 
-WORLDLESS = frozenset({"null", "python", "search_qa"})
-"""Environments of which nothing but the context must be brought back."""
+WITHOUT_SNAPSHOTS = frozenset({"null", "python", "search_qa", "scienceworld", "textworld", "http"})
+"""Environments that a branch needs no snapshot of: there is no world, or it is made again from what
+the parent did in it."""
 NOTHING = "No branch was started."
 
 
@@ -71,7 +71,6 @@ def branch(store: Store, message: Branch, author: Author) -> Done:
         "parent": owner,
         "parent_step": step,
         "origin": origin,
-        "seed": secrets.randbelow(2**31),
     }
     body = StoredSpec(
         **{**fields, **changed},
@@ -110,7 +109,7 @@ def _possible(store: Store, spec: RolloutSpec, origin: Origin, step: int) -> Non
             "Name an earlier step.",
             NOTHING,
         )
-    if not origin.snapshot and task.environment not in WORLDLESS:
+    if not origin.snapshot and task.environment not in WITHOUT_SNAPSHOTS:
         raise _no_world(store, spec.rollout, task.environment, step)
     last, first = origin.seq, max(1, origin.first_step - 1)  # with oₖ, which stands in a fork
     if past.lost_of(store, spec.rollout, first, step, last):
