@@ -65,6 +65,40 @@ async def test_a_host_that_never_was_is_away_with_its_reason(tmp_path: Path) -> 
         await link.ask(m.Ping())
 
 
+ODD = r"head -c 1 >/dev/null; printf '{answer}'; cat >/dev/null"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\000\000\000\020\202\246number\001\245value\300",  # nothing, where a Welcome is due
+        r"\000\000\000\051\203\246number\001\245value\300"
+        r"\247trouble\202\244kind\243Odd\245words\220",  # an error of a kind that nobody knows
+    ],
+)
+async def test_an_odd_first_answer_is_named_and_another_session_tried(
+    answer: str, tmp_path: Path
+) -> None:
+    async def begin(session: Session) -> None:
+        link.read(await session.ask(m.Ping()), m.Welcome)
+
+    far = ["sh", "-c", GREETS + ODD.format(answer=answer)]
+    link = Link("far", lambda: far, begin, lambda: tmp_path / "turn")
+    async with asyncio.timeout(20):
+        assert "odd answer" in await link.start()
+    await link.close()
+
+
+async def test_a_folder_of_connections_that_is_gone_is_named(tmp_path: Path) -> None:
+    async def begin(_: Session) -> None:
+        raise AssertionError("there is no session")
+
+    link = Link("far", lambda: ["true"], begin, lambda: tmp_path / "gone" / "turn")
+    async with asyncio.timeout(20):
+        assert "No such file" in await link.start()
+    await link.close()
+
+
 def test_nothing_of_a_host_becomes_an_option_or_a_second_command() -> None:
     words = command_line(Host(ssh="-oProxyCommand=evil", command="/o dd/houston; rm -rf /"))
     assert words[-3:-1] == ["--", "-oProxyCommand=evil"]

@@ -101,10 +101,17 @@ class Link:
         return found
 
     def read(self, answer: m.Answer, kind: type[T] | Any) -> Any:
-        """The value of an answer; raises the error that it holds."""
-        if answer.trouble is not None:
-            raise troubles.raised(answer.trouble)
-        return msgspec.msgpack.decode(answer.value, type=kind)
+        """The value of an answer; raises the error that it holds.
+
+        Raises HostAway for what is no answer to what was asked: such a far end is of no use.
+        """
+        try:
+            if answer.trouble is None:
+                return msgspec.msgpack.decode(answer.value, type=kind)
+            problem = troubles.raised(answer.trouble)
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as odd:
+            raise HostAway(self.name, f"it gave an odd answer ({odd})"[:300], cut=True) from odd
+        raise problem
 
     async def close(self) -> None:
         """Let go of the machine; what runs there goes on."""
@@ -138,9 +145,8 @@ class Link:
         while True:
             try:
                 session = await self._connected()
-            except (Cut, HoustonError) as problem:
-                cause = problem.cause if isinstance(problem, HoustonError) else str(problem)
-                self._why = cause.rstrip(".")
+            except (Cut, HoustonError, OSError) as problem:
+                self._why = _cause(problem)
                 await self._tell(None)
                 log.info("host %s: %s", self.name, problem)
                 await asyncio.sleep(pause * random.uniform(0.7, 1.3))
@@ -170,3 +176,10 @@ class Link:
             self._session = session
             self._tries += 1
             self._tried.notify_all()
+
+
+def _cause(problem: Cut | HoustonError | OSError) -> str:
+    """Why there is no session, in words without a full stop."""
+    if isinstance(problem, HostAway):
+        return problem.why
+    return (problem.cause if isinstance(problem, HoustonError) else str(problem)).rstrip(".")
