@@ -197,8 +197,10 @@ class Supervisor:
     def _read(self) -> dict[str, Standing]:
         """How rollouts stand; as last read while the disk is too full to read."""
         try:
+            over = self._gpus.over()  # asked first: of all that it names, the leftovers know then
             self._leftovers.look(self._workers)
-            self._gpus.look()
+            at_work = (one for one in over if one in self._workers or self._leftovers.may_run(one))
+            self._gpus.free(over.difference(at_work))
             self._standings = read_standings(self._loaded.home.database)
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)

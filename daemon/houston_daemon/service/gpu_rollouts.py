@@ -1,14 +1,16 @@
-"""GPUs of rollouts: leased before a worker starts, given back when the rollout has ended.
+"""GPUs of rollouts: leased before a worker starts, given back when nothing of the rollout runs.
 
 What a rollout asks for stands in its specification, which never changes. A paused rollout keeps
-its GPUs: what runs in its terminals goes on.
+its GPUs: what runs in its terminals goes on. One that has ended keeps them until its terminals have
+ended, too.
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import closing
 
 from houston_daemon.service.gpus import Found, GpuLedger
+from houston_daemon.service.log import LOGGER
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.records import RolloutSpec
@@ -42,15 +44,24 @@ class RolloutGpus:
         """Host → its GPUs, and who waits, for the status."""
         return self._ledger.words()
 
-    def look(self) -> None:
-        """Free what rollouts had that have ended."""
+    def over(self) -> set[str]:
+        """Rollouts that have ended and are still in the ledger."""
         told = self._ledger.told()
         holders = {one.holder for one in told.leases} | told.waiting.keys()
         named = [one.removeprefix(_KIND) for one in holders if one.startswith(_KIND)]
-        if ended := set(named) - self._alive(named):
-            for rollout in ended:
-                self._asked.pop(rollout, None)
-            self._ledger.keep(lambda one: one.removeprefix(_KIND) not in ended)
+        return set(named) - self._alive(named) if named else set()
+
+    def free(self, rollouts: Collection[str]) -> None:
+        """Free what these had; what cannot be written now is freed another time."""
+        if not rollouts:
+            return
+        for rollout in rollouts:
+            self._asked.pop(rollout, None)
+        freed = {_KIND + rollout for rollout in rollouts}
+        try:
+            self._ledger.keep(lambda one: one not in freed)
+        except HoustonError as problem:  # a full disk
+            LOGGER.warning("not now: %s", problem)
 
     def _alive(self, named: Iterable[str]) -> set[str]:
         names = list(named)

@@ -17,6 +17,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from houston_daemon.hosts.holding import note_of
 from houston_daemon.hosts.ssh import left
 from houston_daemon.hosts.workspace import tenancy
@@ -44,6 +46,8 @@ class Leftovers:
         self._seen = 0
         self._waiting: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
+        self._ending: set[str] = set()
+        """Rollouts of which the process ends the terminals on this host."""
         self._over: set[str] = set()
         """Rollouts that have ended, of which something may be left on another machine."""
         self._there_again = 0.0
@@ -69,6 +73,11 @@ class Leftovers:
             return
         self._waiting -= ready
 
+    def may_run(self, rollout: str) -> bool:
+        """Whether processes of a rollout that ended may still run, here or on another machine."""
+        here = rollout in self._waiting or rollout in self._ending
+        return here or bool(left.of(self._root, (rollout,)))
+
     def _look_there(self, live: Container[str]) -> None:
         """The same on other machines; one that is away is asked again every minute."""
         now = time.monotonic()
@@ -86,10 +95,12 @@ class Leftovers:
         if self._process is not None and (code := self._process.wait()):
             LOGGER.warning("terminals could not all be ended (exit code %s)", code)
         self._process = None
+        self._ending.clear()
 
     def _start(self, rollouts: list[str]) -> None:
         LOGGER.info("ending terminals of %s", ", ".join(rollouts))
         self._start_with(str(self._root), rollouts)
+        self._ending.update(rollouts)
 
     def _start_with(self, first: str, others: list[str]) -> None:
         command = [sys.executable, "-m", "houston_daemon.service.leftovers"]
@@ -137,15 +148,30 @@ async def end(root: Path, rollouts: list[str]) -> None:
 
 
 async def end_there(notes: list[Path]) -> None:
-    """End what rollouts left on other machines, of which these are the notes."""
+    """End what rollouts left on other machines, of which these are the notes.
+
+    Machines are asked at the same time, and one that is away once for all of its rollouts.
+    """
+    machines: dict[bytes, list[tuple[Path, left.Left]]] = {}
+    for note in notes:
+        try:
+            noted = left.read(note)
+        except (OSError, msgspec.DecodeError) as problem:
+            LOGGER.warning("%s cannot be read: %s", note, problem)
+            continue
+        machines.setdefault(msgspec.json.encode(noted.settings), []).append((note, noted))
+    await asyncio.gather(*map(_end_on, machines.values()))
+
+
+async def _end_on(noted: list[tuple[Path, left.Left]]) -> None:
     from houston_daemon.hosts.ssh.host import SshHost
 
-    for note in notes:
-        noted = left.read(note)
-        host = SshHost(noted.host, noted.settings, noted.hello, note=note)
+    for note, one in noted:
+        host = SshHost(one.host, one.settings, one.hello, note=note)
         try:
-            if not await host.link.start():
-                await host.destroy_terminals()
+            if await host.link.start():
+                return
+            await host.destroy_terminals()
         finally:
             await host.close()
 
