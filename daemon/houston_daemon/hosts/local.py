@@ -142,6 +142,10 @@ class LocalHost:
         assert self._past is not None
         branching.fill(self._past, self._root, self.workspace)
 
+    async def not_brought_back(self) -> Sequence[str]:
+        """Of a branch: paths of its past that its workspace lacks."""
+        return await asyncio.to_thread(branching.not_brought_back, self.workspace)
+
     async def limits_met(self) -> list[Hit]:
         """Limits that the rollout's processes met since the last call."""
         return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)

@@ -198,6 +198,10 @@ class Host(Protocol):
         """Whether the workspace is there: somebody outside may have removed it."""
         ...
 
+    async def not_brought_back(self) -> Sequence[str]:
+        """Of a branch: paths of its past that its workspace lacks."""
+        ...
+
     async def limits_met(self) -> Sequence[Hit]:
         """Limits that the rollout's processes met since the last call, for the agent to know."""
         ...

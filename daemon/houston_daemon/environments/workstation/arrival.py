@@ -1,8 +1,6 @@
 """What the agent of a branch is told with its first observation: that its world is a new one."""
 
-from pathlib import Path
-
-from houston_daemon.hosts.branching import not_brought_back
+from houston_daemon.environments.workstation.hosts.place import Places
 from houston_shared.records import RolloutSpec
 from houston_shared.safe_text import safe_line
 
@@ -11,7 +9,7 @@ NAMED = 20
 _LONGEST = 120
 
 
-def arrival(spec: RolloutSpec, workspace: Path) -> tuple[str, ...]:
+async def arrival(spec: RolloutSpec, places: Places) -> tuple[str, ...]:
     """The lines for a branch; none for any other rollout."""
     if spec.origin is None:
         return ()
@@ -20,7 +18,11 @@ def arrival(spec: RolloutSpec, workspace: Path) -> tuple[str, ...]:
         " is as it was after that step, no session is open, the file window is closed, and nothing"
         " that was running then is running now]"
     )
-    lost = not_brought_back(workspace)
+    lost = [
+        path if place is places.first else f"{place.host.name}:{path}"
+        for place in places
+        for path in await place.host.not_brought_back()
+    ]
     if not lost:
         return (said,)
     names = ", ".join(str(safe_line(path))[:_LONGEST] for path in lost[:NAMED])

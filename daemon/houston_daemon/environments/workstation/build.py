@@ -42,6 +42,6 @@ def build(making: Making) -> Workstation:
         evaluation=Evaluation(scored.host, task, folder, slots, before_evaluation),
         characters=characters,
         families=families(spec, task, first, here, lambda: state.now, characters),
-        arrival=lambda: arrival(spec, first.host.workspace),
+        arrival=lambda: arrival(spec, hosts),
         here=here,
     )

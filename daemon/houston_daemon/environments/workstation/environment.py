@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from houston_daemon.environments.observation import Failed, Observation
@@ -53,7 +53,7 @@ class Workstation:
         evaluation: Evaluation,
         characters: int,
         families: Sequence[Family] = (),
-        arrival: Callable[[], tuple[str, ...]] = tuple,
+        arrival: Callable[[], Awaitable[tuple[str, ...]]],
         here: Host | None = None,
     ) -> None:
         """arrival: what the agent is told with its first observation, once the world is made.
@@ -84,7 +84,7 @@ class Workstation:
             for place in self._places:
                 begun_with = await place.host.snapshots.take("start", mark=True)
                 place.state().told = begun_with.commit
-            self._state.now.notes = self._arrival()
+            self._state.now.notes = await self._arrival()
             point("worker.world.before")
             await asyncio.to_thread(self._state.save)
         for place in self._places:

@@ -89,6 +89,13 @@ class SshHost:
         """Whether the workspace is there."""
         return bool(await self.link.ask(m.Present(), bool, again=True))
 
+    async def not_brought_back(self) -> Sequence[str]:
+        """Of a branch: paths of its past that its workspace there lacks."""
+        found: tuple[str, ...] = await self.link.ask(
+            m.NotBroughtBack(), tuple[str, ...], again=True
+        )
+        return found
+
     async def limits_met(self) -> Sequence[Hit]:
         """Limits that the rollout's processes met since the last call."""
         found: list[Hit] = await self.link.ask(m.LimitsMet(), list[Hit], again=True)

@@ -156,6 +156,10 @@ class Spawn(Ask, frozen=True, kw_only=True):
     network: bool
 
 
+class NotBroughtBack(Ask, frozen=True):
+    """`Host.not_brought_back`."""
+
+
 class LimitsMet(Ask, frozen=True):
     """`Host.limits_met`."""
 
@@ -207,6 +211,7 @@ Asks = (
     | SignalTo
     | CloseTerminal
     | Spawn
+    | NotBroughtBack
     | LimitsMet
     | TakeSnapshot
     | Restore

@@ -62,11 +62,16 @@ class Parcels:
     """The far end's shelf."""
 
     def __init__(self, root: Path) -> None:
-        self._shelf = root.with_name(root.name + ".parcels")
+        self.shelf = root.with_name(root.name + ".parcels")
+        """Holds evaluators and their solutions, so no agent may see it."""
+
+    def open(self) -> None:
+        """Make the shelf: only what is there can be hidden from a session. Raises OSError."""
+        self.shelf.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def place(self, name: str) -> Path:
         """Where a parcel lies, or would."""
-        return self._shelf / name
+        return self.shelf / name
 
     def content(self, name: str) -> Path:
         """What was brought: the folder itself, or the one file of a parcel of a file."""
@@ -80,13 +85,12 @@ class Parcels:
 
     def add(self, name: str, token: str, data: bytes, last: bool) -> None:
         """Keep one more piece; with the last, unpack. Raises OSError."""
-        self._shelf.mkdir(parents=True, exist_ok=True, mode=0o700)
-        packed = self._shelf / f"{name}.{token}.tar"
+        packed = self.shelf / f"{name}.{token}.tar"
         with packed.open("ab") as file:
             file.write(data)
         if not last:
             return
-        beside = self._shelf / f"{name}.{token}"
+        beside = self.shelf / f"{name}.{token}"
         try:
             with tarfile.open(packed) as tar:
                 tar.extractall(beside, filter="tar")

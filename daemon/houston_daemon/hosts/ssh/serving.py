@@ -52,6 +52,7 @@ class Serving:
                 next="Install the same version of houston-agents on both machines.",
             )
         root = Path(ask.root).expanduser() if ask.root else user_state_path("houston") / ask.key
+        parcels = Parcels(root.absolute())
         host = LocalHost(
             root,
             ask.rollout or "doctor",
@@ -66,13 +67,15 @@ class Serving:
             owner=ask.owner,
             activate=Path(ask.activate) if ask.activate else None,
             past=Past(*ask.past) if ask.past else None,
+            apart=(parcels.shelf,),
         )
         trouble = ""
         if ask.rollout:
+            await asyncio.to_thread(parcels.open)
             await asyncio.to_thread(predecessor.replace, root, ask.rollout)
         else:
             trouble = await _trouble(ask)
-        self._host, self._parcels = host, Parcels(root)
+        self._host, self._parcels = host, parcels
         return m.Welcome(
             version=version("houston-agents"),
             workspace=str(host.workspace),
@@ -82,7 +85,7 @@ class Serving:
 
     async def answer(self, ask: m.Asks, back: asyncio.Event) -> Any:
         """Do one thing. back: set when it was taken back. Raises what the host raises."""
-        if isinstance(ask, m.Hello):
+        if isinstance(ask, m.Hello) and self._host is None:
             return await self.hello(ask)
         if self._host is None or self._parcels is None:
             raise HoustonError("The near side asked before it said hello.")
@@ -104,6 +107,8 @@ class Serving:
                 return await asyncio.to_thread(parcels.add, ask.name, ask.token, ask.data, ask.last)
             case m.Spawn():
                 return await _spawn(host, parcels, ask, back)
+            case m.NotBroughtBack():
+                return await host.not_brought_back()
             case m.LimitsMet():
                 return await host.limits_met()
             case m.TakeSnapshot():
