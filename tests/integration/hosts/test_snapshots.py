@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pygit2
 import pytest
 
+from houston_daemon.hosts.snapshots.reading import bring_back
 from houston_daemon.hosts.snapshots.shadow import LARGE, ShadowRepository
 from houston_shared.errors import HoustonError
 
@@ -469,3 +471,19 @@ async def test_after_a_power_cut_the_next_snapshot_is_whole(
     assert (tmp_path / "restored" / "kept").read_text() == "kept\n"
     assert (tmp_path / "restored" / "large").stat().st_size == LARGE + 1
     await again.close()
+
+
+async def test_no_room_is_no_workspace_without_files(
+    shadow: ShadowRepository, workspace: Path, tmp_path: Path
+) -> None:
+    (workspace / "small.txt").write_text("x" * 100)
+    (workspace / "longer.bin").write_bytes(b"x" * 9_000)
+    taken = await shadow.take("start", mark=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))  # as a disk that is almost full
+    try:
+        with pytest.raises(HoustonError, match="cannot be brought back: File too large"):
+            bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into", workspace)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into") == []

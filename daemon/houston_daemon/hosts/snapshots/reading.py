@@ -5,6 +5,7 @@ that is not the rollout's workspace, and says what it could not bring back.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pygit2
@@ -21,22 +22,27 @@ def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) 
     """Make `into` equal to the snapshot `commit`; returns the paths that could not be brought back.
 
     live: the workspace itself: a large file of which there is no copy is taken from there while it
-    still is what it was (size and time). Raises HoustonError when there is no such snapshot.
+    still is what it was (size and time). Raises HoustonError when there is no such snapshot, or no
+    room for it.
     """
     try:
         repo = pygit2.Repository(str(shadow))
         found = repo[commit]
         lost = restoring.restore(repo, found, into, shadow / "large", {})
-        about = about_of(found)
+        if lost and live is not None and live.is_dir():
+            lost = _from_live(lost, about_of(found).beside, live, into)
+        return lost
     except (KeyError, ValueError, OSError, pygit2.GitError) as problem:
         raise HoustonError(
             f"The snapshot {commit[:12]} in {shadow} cannot be brought back: {_why(problem)}.",
             "No workspace was made.",
             "Snapshots of a rollout go with: houston rollout clean --snapshots",
         ) from problem
-    if not lost or live is None or not live.is_dir():
-        return lost
-    there = {shown(path): (path, recorded) for path, recorded in about.beside.items()}
+
+
+def _from_live(lost: list[str], beside: Mapping[str, Beside], live: Path, into: Path) -> list[str]:
+    """Copy what still lies in the workspace as it was recorded; the rest of `lost`."""
+    there = {shown(path): (path, recorded) for path, recorded in beside.items()}
     with Beneath(live) as source, Beneath(into) as target:
         return [
             path for path in lost if path not in there or not _copied(source, target, *there[path])

@@ -1,6 +1,7 @@
 """Writes the state of a snapshot into a folder, and says what could not be brought back."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,6 +26,8 @@ from houston_daemon.hosts.snapshots.trees import (
 
 Known = Mapping[str, tuple[FileMark, TreeFile]]
 """Files of the folder whose content is known from an earlier look."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No file can be written then: a folder without them all is no workspace."""
 
 
 def restore(
@@ -32,6 +35,7 @@ def restore(
 ) -> list[str]:
     """Make `into` equal to the snapshot; returns the paths that could not be brought back.
 
+    Raises OSError where there is no room for them.
     What the snapshot does not have is removed; files that are right already are left alone, so
     that a large file which was only recorded survives where it still lies untouched.
     """
@@ -69,15 +73,16 @@ def _untouched(recorded: Beside, files: Mapping[str, FileMark], path: str) -> bo
 
 
 def _placed(folder: Beneath, path: str, write: Callable[[], bool]) -> bool:
-    """Write a file; what is in its way is cleared only when something is."""
+    """Write a file; what is in its way is cleared only when something is. OSError: no room."""
     for clear in (False, True):
         try:
             if clear:
                 folder.remove(path)
                 folder.clear_way(path)
             return write()
-        except OSError:
-            continue
+        except OSError as problem:
+            if problem.errno in _FULL:
+                raise
     return False
 
 
