@@ -94,9 +94,10 @@ def _found(arguments: argparse.Namespace) -> Plan[Found]:
     if not scored:
         raise HoustonError(f"No submission of {one.id} has a score.", NOTHING)
     best = max(scored, key=lambda each: (each.score, each.number)) if arguments.best else scored[-1]
-    commit = yield from world.submitted(best)
+    if commit := (yield from world.submitted(best)):
+        return Found(best.rollout, best.step, commit, root, best.score)
     after = yield from _after(best.rollout, best.step, root)
-    return after._replace(score=best.score, commit=commit or after.commit)
+    return after._replace(score=best.score)
 
 
 def _after(rollout: str, step: int, root: str) -> Plan[Found]:

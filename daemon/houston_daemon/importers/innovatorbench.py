@@ -6,6 +6,7 @@ scored. What it does not know, of a field or of the file system, it says.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,8 @@ def _name(text: str) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     if not name:
         raise ConfigurationError(f"`task_name` is {text!r}, of which no task name can be made.")
+    if "/" in text:  # folders are read and written by it
+        raise ConfigurationError(f"`task_name` is {text!r}, which is no name of a folder.")
     return name
 
 
@@ -202,7 +205,7 @@ def _evaluation(made: Imported, found: Mapping[str, Any], beside: Path) -> None:
     field, name = "eval_workspace", str(found["task_name"])
     given = _given(found.get(field))
     made.copies["evaluate.py"] = EVALUATOR
-    made.put("evaluate", "command", f"python3 evaluate.py {name}")
+    made.put("evaluate", "command", f"python3 evaluate.py {shlex.quote(name)}")
     there = beside / given if given else None
     if there is not None and (there / name / "task/evaluation.py").is_file():
         made.copies[f"evaluations/{name}"] = there / name

@@ -123,6 +123,7 @@ def test_an_imported_task_runs_and_is_scored_as_there(station: Station, bench: P
         ("task_name: !!python/object/apply:os.system ['true']", "is not valid YAML"),
         ("task_name: t\nmax_steps: -1", "no number above 0"),
         ("task_name: '???'", "no task name can be made"),
+        ("task_name: ../../task_1", "no name of a folder"),
     ],
 )
 def test_what_is_no_task_file_is_said(station: Station, text: str, cause: str) -> None:
