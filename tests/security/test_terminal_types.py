@@ -17,6 +17,7 @@ PRINTING = {
     "daemon/houston_daemon/recorder/upkeep/cleaning.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/parse/in_child.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/reference.py": "writes docs, from constants",
+    "daemon/houston_daemon/environments/mcp/relay.py": "between two programs, as data",
     "daemon/houston_daemon/environments/python/in_child.py": "a child's answer, as data",
     "daemon/houston_daemon/importers/innovatorbench_evaluate.py": "a task's evaluator",
 }
