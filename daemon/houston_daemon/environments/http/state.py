@@ -1,12 +1,12 @@
 """What a rollout of http must know again after a restart: what was agreed on and done."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from houston_daemon.environments.http.messages import Reset
+from houston_shared import synced_file
 from houston_shared.records import RolloutSpec
 from houston_shared.terminal_folder import rollout_folder
 
@@ -43,11 +43,6 @@ def load(file: Path) -> State | None:
 
 
 def save(file: Path, state: State) -> None:
-    """Write beside, sync, replace. Raises OSError."""
+    """Keep it through any kill. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".new")
-    with beside.open("wb") as written:
-        written.write(msgspec.json.encode(state))
-        written.flush()
-        os.fsync(written.fileno())
-    beside.replace(file)
+    synced_file.write(file, msgspec.json.encode(state))

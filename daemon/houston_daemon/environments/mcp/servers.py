@@ -6,7 +6,6 @@ told of them in an observation. `mcp.json` on the host keeps what the agent know
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from houston_daemon.environments.foreign.tools import ForeignTools, Offered
 from houston_daemon.environments.mcp.connection import Connection, ServerFailed
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.hosts.errors import NeedsPerson
+from houston_shared import synced_file
 from houston_shared.records import Call
 
 
@@ -112,12 +112,7 @@ class Servers:
         if lines or self._known is None:
             self._known = Known({**self._names, **self.offered.names}, now)
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._file.with_suffix(".new")
-            with beside.open("wb") as written:
-                written.write(msgspec.json.encode(self._known))
-                written.flush()
-                os.fsync(written.fileno())
-            beside.replace(self._file)
+            synced_file.write(self._file, msgspec.json.encode(self._known))
         return "\n".join(lines)
 
     async def close(self) -> None:

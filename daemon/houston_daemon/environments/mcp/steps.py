@@ -4,13 +4,13 @@
 tell, so this is smaller than the workstation's closing.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.environments.protocol import Closing
 from houston_daemon.hosts.protocol import ChangedFile, Host
+from houston_shared import synced_file
 from houston_shared.records import FileChange
 from houston_shared.secret_values import redact
 
@@ -63,12 +63,7 @@ class Steps:
         return Closing(snapshot=told.commit, files=told.files, more_files=told.more)
 
     def _keep(self, told: Told) -> None:
-        beside = self._file.with_suffix(".new")
-        with beside.open("wb") as written:
-            written.write(msgspec.json.encode(told))
-            written.flush()
-            os.fsync(written.fileno())
-        beside.replace(self._file)
+        synced_file.write(self._file, msgspec.json.encode(told))
         self._told = told
 
 

@@ -4,13 +4,13 @@ The question as it was when the rollout began, and every answer by its call, so 
 whose result was not stored is neither lost nor scored twice.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.environments.questions.observations import Answered
 from houston_daemon.environments.questions.question_set import Question
+from houston_shared import synced_file
 from houston_shared.records import RolloutSpec
 from houston_shared.terminal_folder import rollout_folder
 
@@ -38,11 +38,6 @@ def load(file: Path) -> State | None:
 
 
 def save(file: Path, state: State) -> None:
-    """Write beside, sync, replace. Raises OSError."""
+    """Keep it through any kill. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".new")
-    with beside.open("wb") as written:
-        written.write(msgspec.json.encode(state))
-        written.flush()
-        os.fsync(written.fileno())
-    beside.replace(file)
+    synced_file.write(file, msgspec.json.encode(state))

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from houston_shared import synced_file
+
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     """The first line."""
@@ -87,12 +89,8 @@ class ActionLog:
         turns = [turn for turn in past.turns if int(turn.call.partition(".")[0]) <= step]
         lines = [msgspec.structs.replace(past.beginning, settings=settings), *turns]
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._file.with_suffix(".new")
-        with beside.open("wb") as opened:
-            opened.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-            opened.flush()
-            os.fsync(opened.fileno())
-        beside.replace(self._file)
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        synced_file.write(self._file, data)
 
     def begin(self, beginning: Beginning) -> None:
         """Write the first line. Raises OSError."""

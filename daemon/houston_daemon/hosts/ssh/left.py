@@ -5,13 +5,13 @@ opened, and removed when all of them have ended. Whoever finds one of a rollout 
 them, however late the machine is back. No environment variable of the task is in it.
 """
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.hosts.ssh import messages as m
+from houston_shared import synced_file
 from houston_shared.config_hosts import Host
 
 
@@ -35,12 +35,7 @@ def write(note: Path, left: Left) -> None:
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Who ends it drives nothing there, and needs neither the folder for itself nor any key.
     bare = msgspec.structs.replace(left.hello, environment={}, owner="")
-    beside = note.with_suffix(".new")
-    with beside.open("wb") as file:
-        file.write(msgspec.json.encode(msgspec.structs.replace(left, hello=bare)))
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(note)
+    synced_file.write(note, msgspec.json.encode(msgspec.structs.replace(left, hello=bare)))
 
 
 def read(note: Path) -> Left:
