@@ -4,7 +4,6 @@ The simulator may be away, slow, wrong or restarted at any moment: while a rollo
 it is paused for a person, in a step it is an observation.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -18,8 +17,9 @@ from houston_daemon.environments.http.session import Session
 from houston_daemon.environments.http.state import Taken
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.observation import Failed, Interrupted, Observation
+from houston_daemon.environments.observing import observed, too_early
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.result import result
+from houston_daemon.environments.result import result_since
 from houston_shared.records import Call, Intent, Result, RolloutSpec
 from houston_shared.secret_values import redact
 from houston_shared.task import Task
@@ -94,33 +94,18 @@ class HttpEnvironment:
         await self._client.close()
 
     async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
-        seconds = round(time.monotonic() - begun, 6)
-        return await asyncio.to_thread(result, call, observation, self._characters, seconds)
+        return await result_since(begun, call, observation, self._characters)
 
     async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
-        if call.error:
-            return Failed(error=call.error)
-        try:
-            return await self._do(call, standing, stop)
-        except SimulatorFailed as problem:
-            known = "" if problem.done is not None else " Whether it was done is unknown."
-            return Failed(error=f"{problem}{known}")
-        except BrokenOff as problem:
-            return Failed(error=f"{problem} Whether it was done is unknown.")
-        except Exception:  # an exception in a tool is an observation
-            log.exception("%s", call.name)
-            return Failed(
-                error=f"{call.name} failed inside Houston; the log of the rollout says why."
-            )
+        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
 
     async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
         if self._tools.find(call.name) is not None:
             return await unless_stopped(self._step(call), stop)
         if call.name == SCORE:
             return await self._score(standing)
-        least = self._task.budget.minimum_steps
-        if standing.step < least:
-            error = f"finish is refused before step {least}; this is step {standing.step}."
+        error = too_early(standing, self._task.budget.minimum_steps)
+        if error:
             return Finish(success=False, error=error, finished=False)
         await self._session.finish()
         return Finish(finished=True)
@@ -147,3 +132,10 @@ class HttpEnvironment:
         tool = self._tools.find(call.name)
         assert tool is not None
         return Taken(call.id, tool.name, self._tools.arguments(call))
+
+
+def _words(problem: Exception) -> str:
+    if isinstance(problem, SimulatorFailed):
+        known = "" if problem.done is not None else " Whether it was done is unknown."
+        return f"{problem}{known}"
+    return f"{problem} Whether it was done is unknown." if isinstance(problem, BrokenOff) else ""

@@ -17,9 +17,10 @@ from houston_daemon.environments.mcp.content import given
 from houston_daemon.environments.mcp.observations import Called, Finish
 from houston_daemon.environments.mcp.servers import Servers
 from houston_daemon.environments.mcp.steps import Steps
-from houston_daemon.environments.observation import Failed, Interrupted, Observation
+from houston_daemon.environments.observation import Interrupted, Observation
+from houston_daemon.environments.observing import failed, observed, too_early
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.result import result
+from houston_daemon.environments.result import result_since
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result
@@ -104,34 +105,25 @@ class McpEnvironment:
 
     async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
         met = await self._host.limits_met()
-        seconds = round(time.monotonic() - begun, 6)
-        return await asyncio.to_thread(result, call, observation, self._characters, seconds, met)
+        return await result_since(begun, call, observation, self._characters, met)
 
     async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
-        if call.error:
-            return Failed(error=call.error)
-        try:
-            return await self._do(call, standing, stop)
-        except ServerFailed as problem:
-            return Failed(error=str(problem))
-        except BrokenOff as problem:
-            return Failed(error=f"{problem} The server was told; what it did is unknown.")
-        except HoustonError as problem:
-            return Failed(error=f"{call.name} failed: {problem.cause} {problem.effect}".rstrip())
-        except Exception:  # an exception in a tool is an observation
-            log.exception("%s", call.name)
-            return Failed(
-                error=f"{call.name} failed inside Houston; the log of the rollout says why."
-            )
+        def words(problem: Exception) -> str:
+            if isinstance(problem, ServerFailed):
+                return str(problem)
+            if isinstance(problem, BrokenOff):
+                return f"{problem} The server was told; what it did is unknown."
+            return failed(call, problem) if isinstance(problem, HoustonError) else ""
+
+        return await observed(call, lambda: self._do(call, standing, stop), words, log)
 
     async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
         if self._servers.offered.find(call.name) is not None:
             return await unless_stopped(self._call(call), stop, wake=True)
         if call.name == _EVAL and self._evaluation is not None:
             return await self._evaluation.run(standing, stop)
-        least = self._task.budget.minimum_steps
-        if standing.step < least:
-            error = f"finish is refused before step {least}; this is step {standing.step}."
+        error = too_early(standing, self._task.budget.minimum_steps)
+        if error:
             return Finish(success=False, error=error, finished=False)
         return Finish(finished=True)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.observation import Failed, Interrupted, Observation
+from houston_daemon.environments.observing import failed, observed, too_early
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.python import actions
 from houston_daemon.environments.python.catalog import catalog
@@ -18,7 +19,7 @@ from houston_daemon.environments.python.observations import Finish
 from houston_daemon.environments.python.running import PythonTool
 from houston_daemon.environments.questions.answering import SCORE, Answering, Compared
 from houston_daemon.environments.questions.number_scoring import same_answer
-from houston_daemon.environments.result import result
+from houston_daemon.environments.result import result_since
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec
@@ -87,24 +88,18 @@ class PythonEnvironment:
 
     async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
         met = await self._host.limits_met()
-        seconds = round(time.monotonic() - begun, 6)
-        return await asyncio.to_thread(result, call, observation, self._characters, seconds, met)
+        return await result_since(begun, call, observation, self._characters, met)
 
     async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
-        if call.error:
-            return Failed(error=call.error)
-        try:
-            return await self._do(call, standing, stop)
-        except BrokenOff as problem:
-            return Failed(error=str(problem))
-        except HoustonError as problem:
-            log.exception("%s", call.name)
-            return Failed(error=f"{call.name} failed: {problem.cause} {problem.effect}".rstrip())
-        except Exception:  # an exception in a tool is an observation
-            log.exception("%s", call.name)
-            return Failed(
-                error=f"{call.name} failed inside Houston; the log of the rollout says why."
-            )
+        def words(problem: Exception) -> str:
+            if isinstance(problem, BrokenOff):
+                return str(problem)
+            if isinstance(problem, HoustonError):
+                log.exception("%s", call.name)
+                return failed(call, problem)
+            return ""
+
+        return await observed(call, lambda: self._do(call, standing, stop), words, log)
 
     async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
         if call.name == SCORE and self._answering:
@@ -120,9 +115,8 @@ class PythonEnvironment:
         return await asyncio.to_thread(self._answering.answer, call.id, answer, standing)
 
     def _finish(self, answer: str, standing: Standing) -> Finish:
-        least = self._task.budget.minimum_steps
-        if standing.step < least:
-            error = f"finish is refused before step {least}; this is step {standing.step}."
+        error = too_early(standing, self._task.budget.minimum_steps)
+        if error:
             return Finish(success=False, error=error, answer=answer, finished=False)
         return Finish(answer=answer, finished=True)
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.observation import Failed, Observation
+from houston_daemon.environments.observing import observed
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.questions.answering import SCORE, Answering, Compared, gone
 from houston_daemon.environments.questions.state import State
 from houston_daemon.environments.questions.text_scoring import exact_match, token_f1
-from houston_daemon.environments.result import result
+from houston_daemon.environments.result import result_since
 from houston_daemon.environments.retrieval.corpus import Corpus
 from houston_daemon.environments.retrieval.protocol import SearchFailed
 from houston_daemon.environments.retrieval.searcher import retrieval_root, task_corpus
@@ -74,8 +75,7 @@ class SearchQa:
         begun = time.monotonic()
         call = self.check(call)
         observation = await self._observe(call, standing, stop)
-        seconds = round(time.monotonic() - begun, 6)
-        return await asyncio.to_thread(result, call, observation, self._characters, seconds)
+        return await result_since(begun, call, observation, self._characters)
 
     async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
         """The same as `act`: an answer that was taken already is not taken twice."""
@@ -89,25 +89,18 @@ class SearchQa:
         """Nothing to let go of: indexes belong to all rollouts."""
 
     async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
-        if call.error:
-            return Failed(error=call.error)
-        try:
-            if call.name == SCORE:
-                return self._answering.unanswered(standing, "answer")
-            arguments = self._catalog.arguments(call)
-            if isinstance(arguments, actions.Search):
-                return await unless_stopped(self._search(arguments), stop)
-            if isinstance(arguments, actions.OpenDocument):
-                return await unless_stopped(self._read(arguments), stop)
-            text = call.arguments["text"]
-            return await asyncio.to_thread(self._answering.answer, call.id, text, standing)
-        except (SearchFailed, BrokenOff) as problem:
-            return Failed(error=str(problem))
-        except Exception:  # an exception in a tool is an observation
-            log.exception("%s", call.name)
-            return Failed(
-                error=f"{call.name} failed inside Houston; the log of the rollout says why."
-            )
+        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.name == SCORE:
+            return self._answering.unanswered(standing, "answer")
+        arguments = self._catalog.arguments(call)
+        if isinstance(arguments, actions.Search):
+            return await unless_stopped(self._search(arguments), stop)
+        if isinstance(arguments, actions.OpenDocument):
+            return await unless_stopped(self._read(arguments), stop)
+        text = call.arguments["text"]
+        return await asyncio.to_thread(self._answering.answer, call.id, text, standing)
 
     async def _search(self, call: actions.Search) -> Observation:
         hits = await self._corpus.search(call.query, call.top_k)
@@ -136,3 +129,7 @@ class SearchQa:
 
 def _compared(answer: str, gold: Sequence[str]) -> Compared:
     return Compared(exact_match(answer, gold), token_f1(answer, gold))
+
+
+def _words(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, SearchFailed | BrokenOff) else ""

@@ -15,8 +15,9 @@ import msgspec
 
 from houston_daemon.environments.interruption import BrokenOff, unless_stopped
 from houston_daemon.environments.observation import Failed, Observation
+from houston_daemon.environments.observing import observed, too_early
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.result import result
+from houston_daemon.environments.result import result_since
 from houston_daemon.environments.simulation import actions
 from houston_daemon.environments.simulation.catalog import SCORE, catalog
 from houston_daemon.environments.simulation.child import SimulatorFailed
@@ -111,8 +112,7 @@ class Simulation:
         begun = time.monotonic()
         call = self.check(call)
         observation = await self._observe(call, standing, stop)
-        seconds = round(time.monotonic() - begun, 6)
-        return await asyncio.to_thread(result, call, observation, self._characters, seconds)
+        return await result_since(begun, call, observation, self._characters)
 
     async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
         """The same as `act`: a turn that was made and written is not made again."""
@@ -127,27 +127,14 @@ class Simulation:
         await self.world.close()
 
     async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
-        if call.error:
-            return Failed(error=call.error)
-        try:
-            if call.name == SCORE:
-                return self._spent(standing)
-            return await unless_stopped(self._do(call, standing), stop)
-        except BrokenOff as problem:
-            return Failed(error=str(problem))
-        except SimulatorFailed as problem:
-            return Failed(error=f"The simulator failed twice: {problem}. {_NOT_DONE}")
-        except WorldLost as problem:
-            return Failed(error=f"The world cannot be made again: {problem}. {_NOT_DONE}")
-        except OSError as problem:
-            return Failed(error=f"The turn cannot be kept: {problem.strerror}. {_NOT_DONE}")
-        except Exception:  # an exception in a tool is an observation
-            log.exception("%s", call.name)
-            return Failed(
-                error=f"{call.name} failed inside Houston; the log of the rollout says why."
-            )
+        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
 
-    async def _do(self, call: Call, standing: Standing) -> Observation:
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.name == SCORE:
+            return self._spent(standing)
+        return await unless_stopped(self._in_the_world(call, standing), stop)
+
+    async def _in_the_world(self, call: Call, standing: Standing) -> Observation:
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, actions.Act):
             return await self._turn(call.id, arguments.action)
@@ -191,11 +178,9 @@ class Simulation:
         return Possible(containing=asked.containing, total=len(every), actions=shown)
 
     def _finish(self, standing: Standing) -> Observation:
-        least = self._task.budget.minimum_steps
-        if standing.step < least:
-            return Failed(
-                error=f"finish is refused before step {least}; this is step {standing.step}."
-            )
+        error = too_early(standing, self._task.budget.minimum_steps)
+        if error:
+            return Failed(error=error)
         return self._now("Finished.", finished=True)
 
     def _spent(self, standing: Standing) -> Observation:
@@ -236,3 +221,16 @@ class Simulation:
 
 
 _NOT_DONE = "This was not done; it can be tried again."
+
+
+def _words(problem: Exception) -> str:
+    match problem:
+        case BrokenOff():
+            return str(problem)
+        case SimulatorFailed():
+            return f"The simulator failed twice: {problem}. {_NOT_DONE}"
+        case WorldLost():
+            return f"The world cannot be made again: {problem}. {_NOT_DONE}"
+        case OSError():
+            return f"The turn cannot be kept: {problem.strerror}. {_NOT_DONE}"
+    return ""

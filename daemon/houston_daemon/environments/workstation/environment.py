@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from houston_daemon.environments.observation import Failed, Observation
+from houston_daemon.environments.observing import failed, inside
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.workstation import closing, interrupted
 from houston_daemon.environments.workstation.catalog import ACTIONS, catalog
@@ -158,18 +159,13 @@ class Workstation:
         except (TerminalBusy, TerminalDead, PathRefused) as problem:
             return await self._failed(place, str(problem))
         except HoustonError as problem:
-            return await self._failed(
-                place, f"{call.name} failed: {problem.cause} {problem.effect}".rstrip()
-            )
+            return await self._failed(place, failed(call, problem))
         except OSError as problem:
             log.exception("%s", call.name)
             why = problem.strerror or "no reason was given"
             return await self._failed(place, f"{call.name} failed: {why}.")
-        except Exception:  # an exception in a tool is an observation
-            log.exception("%s", call.name)
-            return await self._failed(
-                place, f"{call.name} failed inside Houston; the log of the rollout says why."
-            )
+        except Exception:  # noqa: BLE001 an exception in a tool is an observation
+            return await self._failed(place, inside(call, log))
 
     async def _failed(self, place: Place, error: str) -> Failed:
         """Words for the agent: nothing of where the host keeps things."""

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from houston_daemon.environments.observation import Failed, Observation
+from houston_daemon.environments.observing import too_early
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.workstation.system.observations import Finish, Slept, Thought
 from houston_shared.records import Intent
@@ -39,11 +40,8 @@ async def sleep_on(intent: Intent, seconds: float, stop: Stop) -> Slept:
 
 def finish(standing: Standing, minimum_steps: int) -> Finish:
     """The end of the task; refused before the step that the task asks for."""
-    if standing.step < minimum_steps:
-        error = (
-            f"finish is refused before step {minimum_steps}; this is step {standing.step}. "
-            "Go on with the task, check and improve the result."
-        )
+    if why := too_early(standing, minimum_steps):
+        error = f"{why} Go on with the task, check and improve the result."
         return Finish(success=False, error=error, finished=False)
     return Finish(finished=True)
 
