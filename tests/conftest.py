@@ -5,13 +5,25 @@ is left with one while the others have ended; models, which want every core, tak
 scenarios that mostly wait, and the two files that start vLLM do not meet.
 """
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.station import Station
+
+# How fast a busy machine makes up examples says nothing about Houston; and a change is judged by
+# the same examples as the one before it. HYPOTHESIS_PROFILE=search tries new ones, many more.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 FIRST = (
     "integration/end_to_end/test_vllm.py",

@@ -2,11 +2,12 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from houston_console.app import eye_lines, rows
@@ -200,6 +201,7 @@ SEPARATORS = st.sampled_from((" ", "\n", ";", ", ", "\n    "))
 @given(st.lists(st.tuples(CODE, SEPARATORS)))
 def test_clean_text_passes_byte_for_byte(parts: list[tuple[str, str]]) -> None:
     text = "".join(one + between for one, between in parts)
+    assume(not re.search(r"(<|&lt;|&#60;|&#x3c;)/?\s*real_user", text))  # that is no clean text
     assert disarm(text) == (text, 0)
     assert door.through(text, 10**6) == door.Shown(text, 0, 0)
 

@@ -189,10 +189,15 @@ class Station:
         self.until(lambda: not alive(pid), 10, "the daemon is gone")
 
     def process(self, *fragments: str) -> int:
-        """The id of this station's process whose command line holds all fragments."""
-        own = [*fragments, str(self.home)] if "--home" in fragments else list(fragments)
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and all(part in command_line(entry) for part in own):
+        """The id of this station's process whose command line holds all fragments.
+
+        Other tests run the same programs at the same time: what does not carry this station's
+        folder in its environment or on its command line is somebody else's.
+        """
+        for entry in Path("/proc").glob("[0-9]*"):
+            line = command_line(entry)
+            ours = str(self.folder) in line + told(entry, "environ")
+            if ours and all(part in line for part in fragments):
                 return int(entry.name)
         raise AssertionError(f"no process {fragments}\n{self.log()}")
 
@@ -206,7 +211,12 @@ def alive(pid: int) -> bool:
 
 
 def command_line(entry: Path) -> str:
+    return told(entry, "cmdline")
+
+
+def told(entry: Path, file: str) -> str:
+    """What /proc says of a process in `cmdline` or `environ`; empty when it is gone."""
     try:
-        return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (entry / file).read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""

@@ -154,7 +154,7 @@ def test_a_killed_worker_goes_on_there_and_what_is_left_there_is_ended_when_it_i
     station.ended(rollout)
     note = station.host_root / "there" / f"{rollout}@gpu2.json"
     assert note.exists()
-    assert station.process("sleep", "901")
+    assert _runs("sleep 901")
     sshd.start()
     station.run("daemon", "restart")
     station.until(lambda: not note.exists(), 60, "it is told there")

@@ -62,6 +62,7 @@ MEMBERS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"type": "integer", "maximum": 10**30, "minimum": -(10**30), "default": 10**30},
         {"type": "integer", "minimum": -(10**9), "maximum": 10**9},
     ),
+    "choices that are none": ({"enum": None}, JSON_TEXT),
     "a long description": (
         {"type": "boolean", "description": "word " * 100},
         {"type": "boolean", "description": "word " * 79 + "wor …"},

@@ -141,6 +141,8 @@ def _one_of(options: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _words(values: Any) -> dict[str, Any]:
     """Plain values to choose from; others cannot be shown as words."""
+    if not isinstance(values, list):
+        return _json_text()
     plain = [one for one in values if one is None or isinstance(one, str) or _is_number(one)]
     long = [one for one in plain if isinstance(one, str) and said(one, _WORD) != one]
     if not plain or len(plain) != len(values) or len(plain) > _MOST["words"] or long:
