@@ -21,7 +21,7 @@ from typing import Literal
 
 from houston_daemon.environments.python.running import PythonTool
 from houston_daemon.hosts.local import LocalHost
-from houston_shared.task import Python
+from houston_shared.task_worlds import Python
 
 CODE = {"nothing": "1", "numpy": "import numpy", "sympy": "import sympy"}
 

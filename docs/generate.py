@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
 PAGES = {
     "configuration.md": (
-        "config.py config_hosts.py",
+        "config.py config_hosts.py config_tools.py",
         "Configuration: houston.toml",
         "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
         "`houston.toml` in the home, `houston.toml` in the current folder. "
@@ -40,7 +40,7 @@ PAGES = {
         ],
     ),
     "task-file.md": (
-        "task.py task_tables.py task_servers.py",
+        "task.py task_tables.py task_servers.py task_worlds.py",
         "The task file: task.toml",
         "A task is a folder with this file. `houston task new NAME` writes one that works, "
         "`houston task validate FILE` checks one. `name` and one of `instructions` and "

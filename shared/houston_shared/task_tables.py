@@ -12,6 +12,7 @@ import msgspec
 
 from houston_shared.toml_file import Settings
 
+Positive = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 MountName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$")]

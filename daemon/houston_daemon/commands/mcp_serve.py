@@ -19,7 +19,8 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.secret_values import install
-from houston_shared.task import Python, Search, Task
+from houston_shared.task import Search, Task
+from houston_shared.task_worlds import Python
 
 if TYPE_CHECKING:
     from houston_daemon.hosts.local import LocalHost

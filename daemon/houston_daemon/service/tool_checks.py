@@ -6,7 +6,8 @@ from pathlib import Path
 
 from houston_daemon.environments.retrieval.searcher import WEB, is_key
 from houston_daemon.service.finding import Finding, ok
-from houston_shared.config import Loaded, SearchTool
+from houston_shared.config import Loaded
+from houston_shared.config_tools import SearchTool
 
 _NAME = "search"
 

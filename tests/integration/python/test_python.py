@@ -9,7 +9,8 @@ import pytest
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
-from houston_shared.task import Python, Task
+from houston_shared.task import Task
+from houston_shared.task_worlds import Python
 
 STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
 

@@ -10,7 +10,8 @@ from houston_daemon.environments.questions.number_scoring import same_answer
 from houston_daemon.environments.questions.question_set import chosen, read_questions
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
-from houston_shared.task import Questions, load_task
+from houston_shared.task import load_task
+from houston_shared.task_worlds import Questions
 from tests.support.station import Station
 
 PACKAGED = Path(__file__).parents[3] / "daemon" / "houston_daemon" / "demo/tasks/python-maths"

@@ -10,7 +10,8 @@ from houston_daemon.environments.questions.question_set import chosen, read_ques
 from houston_daemon.environments.questions.text_scoring import exact_match, normal, token_f1
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
-from houston_shared.task import Questions, load_task
+from houston_shared.task import load_task
+from houston_shared.task_worlds import Questions
 
 PACKAGED = Path(__file__).parents[3] / "daemon" / "houston_daemon" / "demo" / "tasks" / "search-qa"
 # What SQuAD's evaluate-v1.1.py gives for the same pairs, where both are of the Latin script.

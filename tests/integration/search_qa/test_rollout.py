@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.questions.question_set import chosen, read_questions
-from houston_shared.task import Questions
+from houston_shared.task_worlds import Questions
 from tests.integration.search_qa.test_questions import PACKAGED
 from tests.support.station import Station
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.scienceworld.suite import chosen
-from houston_shared.task import ScienceWorld
+from houston_shared.task_worlds import ScienceWorld
 from tests.integration.simulation.worlds import processes_of
 from tests.support.gold import Gold, script
 from tests.support.station import Station

@@ -13,7 +13,7 @@ from houston_daemon.environments.scienceworld.tasks import SIMPLIFICATIONS, VARI
 from houston_daemon.environments.simulation.serve import Impossible
 from houston_daemon.environments.textworld import suite as games
 from houston_daemon.environments.textworld.generation import generate, split_of, structure
-from houston_shared.task import ScienceWorld, TextWorld, WorldSplit
+from houston_shared.task_worlds import ScienceWorld, TextWorld, WorldSplit
 from tests.support.gold import Gold
 
 SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.service.tool_checks import search
-from houston_shared.config import Configuration, Loaded, SearchTool, Tools
+from houston_shared.config import Configuration, Loaded
+from houston_shared.config_tools import SearchTool, Tools
 from houston_shared.home import Home
 
 CASES = [

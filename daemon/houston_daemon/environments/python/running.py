@@ -14,7 +14,7 @@ import msgspec
 from houston_daemon.environments import interpreter
 from houston_daemon.environments.python.observations import Executed
 from houston_daemon.hosts.protocol import Finished, Host
-from houston_shared.task import Python
+from houston_shared.task_worlds import Python
 
 log = logging.getLogger(__name__)
 MISSING = "pip install 'houston-agents[envs]'"

@@ -14,7 +14,7 @@ import msgspec
 
 from houston_daemon.environments.questions.text_scoring import normal
 from houston_shared.errors import ConfigurationError
-from houston_shared.task import Questions, Split
+from houston_shared.task_worlds import Questions, Split
 
 _MOST = 2_000
 """Most characters of a question or an answer."""

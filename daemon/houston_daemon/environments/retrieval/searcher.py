@@ -18,7 +18,7 @@ from houston_daemon.environments.retrieval.protocol import Hit, Provider, Search
 from houston_daemon.environments.retrieval.searxng import Searxng
 from houston_daemon.environments.retrieval.serper import Serper
 from houston_daemon.environments.retrieval.tavily import Tavily
-from houston_shared.config import SearchTool
+from houston_shared.config_tools import SearchTool
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import restored
 from houston_shared.task import Task

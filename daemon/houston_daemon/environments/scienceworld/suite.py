@@ -10,7 +10,7 @@ from houston_daemon.environments.scienceworld.tasks import (
     variations,
 )
 from houston_shared.errors import ConfigurationError
-from houston_shared.task import ScienceWorld
+from houston_shared.task_worlds import ScienceWorld
 
 
 def check(settings: ScienceWorld, where: str) -> None:

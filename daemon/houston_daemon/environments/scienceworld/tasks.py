@@ -4,7 +4,7 @@ As scienceworld 1.2.3 has them; a test compares. Kept here so that a task file c
 seed be given its variation, without Java.
 """
 
-from houston_shared.task import WorldSplit
+from houston_shared.task_worlds import WorldSplit
 
 VARIATIONS: dict[str, int] = {
     "boil": 30,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_shared.errors import ConfigurationError
-from houston_shared.task import TextWorld
+from houston_shared.task_worlds import TextWorld
 
 CANDIDATES = 256
 """Game seeds that belong to one number; the first whose game is of the split is taken."""

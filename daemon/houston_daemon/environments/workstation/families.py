@@ -26,7 +26,7 @@ from houston_daemon.environments.workstation.parse.family import ParseActions
 from houston_daemon.environments.workstation.search.family import SearchActions
 from houston_daemon.environments.workstation.state import State
 from houston_daemon.hosts.protocol import Host
-from houston_shared.config import BrowseTool, MultimodalTool
+from houston_shared.config_tools import BrowseTool, MultimodalTool
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
 from houston_shared.terminal_folder import rollout_folder

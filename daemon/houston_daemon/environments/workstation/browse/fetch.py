@@ -19,7 +19,7 @@ from houston_daemon.environments.workstation.browse.network import (
     AddressRefused,
     CheckedTransport,
 )
-from houston_shared.config import BrowseTool
+from houston_shared.config_tools import BrowseTool
 
 MOST_REDIRECTS = 10
 _TRIES = 2

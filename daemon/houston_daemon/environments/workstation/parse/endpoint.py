@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import httpx
 import msgspec
 
-from houston_shared.config import MultimodalTool
+from houston_shared.config_tools import MultimodalTool
 
 _TRIES = 3
 _PAUSE = 0.5
