@@ -91,10 +91,11 @@ class Browse(Settings, frozen=True):
 
     private_addresses: bool = False
     """Whether pages of this machine and its networks may be fetched."""
-    hosts: tuple[str, ...] = ("*",)
+    hosts: tuple[str, ...] | None = None
     """Hosts whose pages may be fetched, also by a redirect; `*` stands for any characters, as in
-    `*.arxiv.org`. With `[]` there is no web, only the pages of a corpus. What an agent puts into an
-    address leaves the machine, also where `[sandbox] network` is false."""
+    `*.arxiv.org`. Left out, all of them where the agent's commands reach the network (`[sandbox]
+    network`, or no sandbox), else none: only the pages of a corpus. Pages are fetched by the node,
+    and what an agent puts into an address leaves the machine."""
 
 
 Window = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
@@ -216,6 +217,13 @@ class Task(Settings, frozen=True):
     def mapped(self) -> Sandbox:
         """The sandbox as a table, whichever way it was written."""
         return Sandbox(kind=self.sandbox) if isinstance(self.sandbox, str) else self.sandbox
+
+    @property
+    def page_hosts(self) -> tuple[str, ...]:
+        """Patterns of the hosts whose pages the agent may open; none where there is no web."""
+        if self.browse.hosts is not None:
+            return self.browse.hosts
+        return ("*",) if self.mapped.network or self.mapped.kind == "none" else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from houston_shared import out
 from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.secret_values import install, unknown
-from houston_shared.task import LoadedTask, load_task
+from houston_shared.task import LoadedTask, Task, load_task
 from houston_shared.task_tables import DATA, Evaluate
 
 _SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
@@ -106,6 +106,7 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "activate": definition.activate,
         "hints": ("shown" if definition.hints.shown else "off") if definition.hints.text else "",
         "scale": _scale(definition.evaluate),
+        "web": _web(definition),
         "required": ", ".join(definition.evaluate.required),
         "format": definition.evaluate.format,
     }
@@ -120,6 +121,13 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "evaluator": evaluator,
         **{name: said for name, said in given.items() if said},
     }
+
+
+def _web(task: Task) -> str:
+    """Whose pages may be opened, where the environment has actions that open some."""
+    if task.environment != "workstation" or (task.tools and "web_browse" not in task.tools):
+        return ""
+    return ", ".join(task.page_hosts) or "none but documents of a corpus ([browse] hosts)"
 
 
 def _scale(evaluate: Evaluate) -> str:

@@ -66,7 +66,11 @@ def imported(found: Mapping[str, Any], beside: Path) -> Imported:
         made.say("max_eval_num", "mapped", f"not given: ResearchGym's {EVALUATIONS}")
     _task_folder(made, found, beside)
     _evaluation(made, found, beside)
-    made.say("(network)", "approximately", "commands have none; [sandbox] network = true gives it")
+    made.say(
+        "(network)",
+        "approximately",
+        "commands and pages have none; [sandbox] network = true gives it to both",
+    )
     return made
 
 

@@ -202,7 +202,8 @@ def test_whatever_an_agent_does_wrong_the_rollout_goes_on(
     files = {"README.md": "Hello.\n", "picture.png": b"\x89PNG\0\1\2" * 50, "mode.txt": "nonsense"}
     task = station.task("wrong", files=files, evaluate=EVALUATOR, seconds=2)
     task.write_text(
-        'hosts = ["local", "gpu"]\n' + task.read_text() + "\n[browse]\nprivate_addresses = true\n"
+        f"hosts = ['local', 'gpu']\n{task.read_text()}\n"
+        "[browse]\nhosts = ['*']\nprivate_addresses = true\n"
     )
     with web.web() as site:
         site.pages |= {"/endless": web.endless, "/silent": web.silent}

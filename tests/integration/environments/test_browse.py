@@ -104,7 +104,7 @@ def site() -> Iterator[Web]:
 @pytest.fixture
 async def reader(tmp_path: Path) -> AsyncIterator[Station]:
     """A rollout whose task allows addresses of this machine."""
-    station = await opened(tmp_path, browse=Browse(private_addresses=True))
+    station = await opened(tmp_path, browse=Browse(private_addresses=True, hosts=("*",)))
     yield station
     await station.environment.close(ended=True)
 
@@ -265,7 +265,7 @@ async def test_a_busy_server_is_asked_again(reader: Station, site: Web) -> None:
 async def test_pages_are_kept_for_a_while(tmp_path: Path, site: Web) -> None:
     """Other rollouts of the host get the page too; beyond its age it is fetched again."""
     site.pages["/kept"] = plain("as it was")
-    private = Browse(private_addresses=True)
+    private = Browse(private_addresses=True, hosts=("*",))
     stations = [await opened(tmp_path, name, browse=private) for name in ("r1", "r2")]
     asked = site.asked.count("/kept")
     results = [await one("web_browse", url=site.url("/kept")) for one in stations]

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.workstation.browse import addresses, network
-from houston_shared.task import Browse
+from houston_shared.task import Browse, Sandbox
 from tests.integration.environments.opened import opened, use
 from tests.support import web as pages
 from tests.support.web import Web, moved, plain
 
+WEB = Browse(hosts=("*",))
 METADATA = "http://169.254.169.254/latest/"
 
 
@@ -27,7 +28,7 @@ def site() -> Iterator[Web]:
 async def test_private_addresses_are_refused_unless_the_task_allows_them(
     tmp_path: Path, site: Web
 ) -> None:
-    station = await opened(tmp_path)
+    station = await opened(tmp_path, browse=WEB)
     port = site.server_port
     asked = len(site.asked)
     for host in ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "0177.0.0.1", "127.1",
@@ -66,7 +67,7 @@ def public(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("public")
 async def test_a_redirect_does_not_lead_inside(tmp_path: Path, site: Web) -> None:
-    station = await opened(tmp_path)
+    station = await opened(tmp_path, browse=WEB)
     with pages.web("127.0.0.2") as outside:
         outside.pages["/fine"] = plain("public words")
         mapped = site.url("/text", "[::ffff:7f00:1]")
@@ -95,7 +96,7 @@ async def test_a_name_that_changes_its_address_is_connected_to_as_checked(
         return [one for found in answers.pop(0) for one in real(found, *arguments, **more)]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    station = await opened(tmp_path)
+    station = await opened(tmp_path, browse=WEB)
     with pages.web("127.0.0.2", site.server_port) as outside:
         outside.pages["/text"] = plain("public words")
         outside.pages["/other"] = plain("more public words")
@@ -118,7 +119,7 @@ async def test_only_a_configured_proxy_is_used(
         proxy.pages[target] = plain("through the proxy")
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "MY_PROXY"):
             monkeypatch.setenv(name, proxy.url())
-        station = await opened(tmp_path)
+        station = await opened(tmp_path, browse=WEB)
         result = await station("web_browse", url=target)
         assert not result.success and proxy.asked == []
         await station.environment.close(ended=False)
@@ -140,5 +141,22 @@ async def test_a_task_names_the_hosts_that_may_be_fetched(tmp_path: Path, site: 
     await allowed.environment.close(ended=True)
     none = await opened(tmp_path, "r2", browse=Browse(private_addresses=True, hosts=()))
     kept = await none("web_browse", url=site.url("/text", "localhost"))
-    assert not kept.success and "its hosts: none" in kept.text
+    assert not kept.success and "This task has no web" in kept.text
     await none.environment.close(ended=True)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "web"),
+    [("bubblewrap", False), (Sandbox(network=True), True), ("none", True)],
+    ids=["no network", "network", "no sandbox"],
+)
+async def test_pages_are_open_only_where_commands_reach_the_network_too(
+    tmp_path: Path, site: Web, sandbox: Any, web: bool
+) -> None:
+    """An address carries out what an agent writes into it; the task's author said no network."""
+    asked = len(site.asked)
+    station = await opened(tmp_path, sandbox=sandbox, browse=Browse(private_addresses=True))
+    result = await station("web_browse", url=site.url("/text"))
+    assert result.success is web and len(site.asked) == asked + web, result.text
+    assert web or "This task has no web" in result.text
+    await station.environment.close(ended=True)

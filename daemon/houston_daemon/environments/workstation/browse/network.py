@@ -108,8 +108,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         url = request.url
         host = url.raw_host.decode("ascii").lower().rstrip(".")
         if not any(fnmatchcase(host, pattern.lower()) for pattern in self._hosts):
-            allowed = ", ".join(self._hosts) or "none"
-            raise AddressRefused(f"This task allows no pages of {host}; its hosts: {allowed}.")
+            raise AddressRefused(_not_allowed(host, self._hosts))
         if self._proxied:
             await self._check_proxied(host, url.port or 80)
         assert isinstance(request.stream, httpx.AsyncByteStream)
@@ -141,6 +140,12 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             await checked(host, port, self._private)
         except httpcore.ConnectError:
             return  # a name that only the proxy knows
+
+
+def _not_allowed(host: str, hosts: Sequence[str]) -> str:
+    if not hosts:
+        return "This task has no web: no page is fetched, of whatever host."
+    return f"This task allows no pages of {host}; its hosts: {', '.join(hosts)}."
 
 
 class _Body(httpx.AsyncByteStream):
