@@ -112,4 +112,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run("stdio")
     else:
-        server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+        plain = sys.argv[2] == "plain"  # an answer is a JSON body instead of an event
+        port = int(sys.argv[1])
+        server.run("streamable-http", host="127.0.0.1", port=port, json_response=plain)

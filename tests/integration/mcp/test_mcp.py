@@ -1,6 +1,7 @@
 """Real servers written with the SDK, over stdio in the sandbox and over HTTP."""
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -31,10 +32,16 @@ READ = tuple(map(str, interpreter.mapped(SERVER, PACKAGES)))
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
+    with reached("far") as found:
+        yield found
+
+
+@contextlib.contextmanager
+def reached(name: str) -> Iterator[str]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    words = [sys.executable, str(SERVER), str(port), "far", "/nowhere"]
+    words = [sys.executable, str(SERVER), str(port), name, "/nowhere"]
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     for _ in range(400):
         with socket.socket() as trial:
@@ -148,6 +155,18 @@ async def test_a_server_that_dies_is_started_anew(world: World) -> None:
     call = Call(id="5.0", name="add", arguments={"a": 5})
     lost = await one.recover(Intent(call=call), STANDING, Stop())
     assert lost.kind == "interrupted" and (await act(one, "total")).text == "0"
+
+
+async def test_an_answer_over_http_has_a_size(world: World, address: str) -> None:
+    """Whether it comes as an event or as a body; the server goes on."""
+    with reached("plain") as plain:
+        one = await world.open(far=McpServer(url=address), plain=McpServer(url=plain))
+        for server in ("far", "plain"):
+            flooded = await act(one, f"{server}_flood", megabytes=18)
+            assert not flooded.success and len(flooded.text) < 1_000, server
+            assert (await act(one, f"{server}_add", a=1)).text == "2"
+        assert "more than 16 MB" in flooded.text
+        assert "x" * 1_000 in (await act(one, "plain_flood", megabytes=1)).text
 
 
 async def test_a_task_that_offers_no_eval_is_scored_all_the_same(world: World) -> None:

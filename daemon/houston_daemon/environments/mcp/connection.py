@@ -26,6 +26,7 @@ from mcp.types import (
 
 from houston_daemon.environments.foreign.schema import said
 from houston_daemon.environments.foreign.tools import Offered
+from houston_daemon.environments.mcp.bounded import bound
 from houston_daemon.environments.mcp.stderr_tail import StderrTail
 from houston_shared.task_servers import McpServer
 
@@ -184,7 +185,9 @@ class Connection:
     @contextlib.asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
         if self._settings.url:
-            async with create_mcp_http_client(headers=self._headers) as http:
+            plain = {"Accept-Encoding": "identity"}
+            async with create_mcp_http_client(headers={**self._headers, **plain}) as http:
+                http.event_hooks = {"response": [bound]}
                 yield streamable_http_client(self._settings.url, http_client=http)
             return
         words = ["-P", "-m", _RELAY, str(os.getpid()), *await self._started()]
