@@ -131,12 +131,12 @@ class StoreFork(FromWorker, frozen=True, kw_only=True):
 
 
 class Moved(FromWorker, frozen=True, kw_only=True):
-    """The rollout ends, or waits for its engine or for a person's word on its host."""
+    """The rollout ends, or waits for its engine, its hosts or a person's word, and goes on."""
 
     state: RolloutState
     reason: str = ""
-    by: Literal["engine", "host"] = "engine"
-    """Who owns a pause: `engine` ends by itself, `host` by a person."""
+    by: Literal["engine", "host-away", "host"] = "engine"
+    """Who owns a pause: `engine` and `host-away` end by themselves, `host` by a person."""
 
 
 class Heartbeat(FromWorker, frozen=True, kw_only=True):

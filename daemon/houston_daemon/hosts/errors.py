@@ -1,6 +1,8 @@
 """What can go wrong with a terminal or a folder, as errors that people and environments act on."""
 
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from houston_shared.errors import ExitCode, HoustonError
 
@@ -88,25 +90,21 @@ class TerminalDead(HoustonError):
 class HostAway(HoustonError):
     """A host cannot be reached now, or went away while something ran there."""
 
-    def __init__(self, host: str, why: str, cut: bool = False) -> None:
-        """why: in words; cut: something was under way there, and what came of it is not known."""
-        self.host, self.why, self.cut = host, why, cut
+    def __init__(
+        self,
+        host: str,
+        why: str,
+        back: Callable[[], Coroutine[Any, Any, None]],
+        cut: bool = False,
+    ) -> None:
+        """why: in words; back: returns when the host can be reached.
+        cut: something was under way there, and what came of it is not known.
+        """
+        self.host, self.why, self.back, self.cut = host, why, back, cut
         what = "went away while this ran there" if cut else "cannot be reached"
         super().__init__(
             f"The host {host} {what}: {why}.",
             "The outcome is unknown." if cut else "Nothing was done there.",
             "It is tried again all the while; its terminals and what runs in them go on.",
-            ExitCode.BUSY,
-        )
-
-
-class HostDown(NeedsPerson):
-    """A host that a rollout begins on cannot be reached."""
-
-    def __init__(self, host: str, why: str, rollout: str) -> None:
-        super().__init__(
-            f"The host {host} cannot be reached: {why}.",
-            "It waits: a rollout begins with all its hosts.",
-            f"houston doctor says more; then: houston rollout resume {rollout}",
             ExitCode.BUSY,
         )

@@ -3,7 +3,9 @@
 The only module that knows how the parts are put together.
 """
 
+import asyncio
 from collections.abc import Mapping
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment, Gpus
 from houston_daemon.environments.registry import kind
-from houston_daemon.hosts.errors import NeedsPerson
+from houston_daemon.hosts.errors import HostAway, NeedsPerson
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor
 from houston_daemon.rollout.budgets import Budgets, Scores
@@ -109,15 +111,33 @@ async def installed(environment: str, line: Line) -> None:
 async def opened(environment: Environment, line: Line, begun: bool) -> None:
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
-    begun: its head is stored, so its world was made once. Raises Leaving, and HoustonError as
-    `open` does.
+    A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
+    stored, so its world was made once. Raises Leaving, and HoustonError as `open` does.
     """
+    waits = chain([0.0], WAITS, repeat(WAITS[-1]))
     while True:
         try:
             return await environment.open(begun=begun)
+        except HostAway as away:
+            await _come_back(away, line, next(waits))
         except NeedsPerson as problem:
             await line.store(wire.Moved, state="paused", by="host", reason=str(problem))
         await line.safe_point()
+
+
+async def _come_back(away: HostAway, line: Line, seconds: float) -> None:
+    """Pause until a host is back, `seconds` at least: one may come and go. Raises Leaving."""
+
+    async def back() -> None:
+        await asyncio.sleep(seconds)
+        await away.back()
+
+    why = f"The host {away.host} cannot be reached: {away.why}. The rollout goes on by itself when"
+    reason = f"{why} the host is back; houston doctor says more."
+    await line.store(wire.Moved, state="paused", by="host-away", reason=reason)
+    await line.standing(back())
+    said = f"the host {away.host} is back"
+    await line.store(wire.Moved, state="running", by="host-away", reason=said)
 
 
 def has_begun(welcome: wire.Welcome) -> bool:

@@ -5,6 +5,7 @@ Also the heartbeat, which goes on whatever tools and engines do.
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 from houston_daemon.rollout.clock import ActiveClock
@@ -104,3 +105,16 @@ class Line:
                 await self.control.wait((), None)
                 leave(self.control.now)
         self.activity = ""  # a heartbeat before the next thing it does must not say it stands
+
+    async def standing(self, until: Coroutine[Any, Any, None]) -> None:
+        """Wait for `until` at a safe point, while paused; leave here when wanted."""
+        self.activity = STANDS
+        waiting = asyncio.create_task(until)
+        try:
+            with self.clock.excluded():
+                while self.control.now.pause and not waiting.done():
+                    leave(self.control.now)
+                    await self.control.wait((waiting,), None)
+        finally:
+            waiting.cancel()
+        self.activity = ""

@@ -111,12 +111,17 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     task.write_text(task.read_text() + '\n[data.mounts]\nwords = "words.txt"\n')
     assert "gpu2 cannot be reached" in _doctor(station)
     (rollout,) = station.rollout(task, station.script(script))
+    (kept,) = station.rollout(task, f"script:{station.folder}/script.jsonl")
+    station.run("rollout", "pause", kept)
     station.until(lambda: station.state(rollout) == "paused", 60, "the pause")
-    assert "gpu2 cannot be reached" in station.show(rollout)["reason"]
+    shown = station.show(rollout)
+    assert shown["paused_by"] == "host-away" and "gpu2 cannot be reached" in shown["reason"]
+    assert "goes on when that is over" in station.run("rollout", "resume", rollout, code=1).stderr
     sshd.start()
     assert "houston-agents" in _doctor(station)
-    station.run("rollout", "resume", rollout)
     assert station.ended(rollout)["state"] == "finished"
+    assert station.show(kept)["paused_by"].startswith("person:"), "a person's pause stays"
+    station.run("rollout", "cancel", kept)
     first, second, third = station.steps(rollout)[:3]
     assert "Hello." in first["observation"]
     assert "hi" in second["observation"]

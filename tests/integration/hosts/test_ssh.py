@@ -12,7 +12,7 @@ from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.workstation.files import actions
 from houston_daemon.environments.workstation.files.confine import PathRefused
 from houston_daemon.environments.workstation.hosts.files_there import FilesThere
-from houston_daemon.hosts.errors import HostAway, HostDown, TerminalBusy, TerminalMissing
+from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalMissing
 from houston_daemon.hosts.ssh import link
 from houston_daemon.hosts.ssh.host import SshHost, SshTerminal
 from houston_daemon.hosts.ssh.messages import Hello
@@ -171,7 +171,7 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
     own = Sshd(tmp_path / "s")
     host = SshHost("far", own.host, make("unused")._hello)
     try:
-        with pytest.raises(HostDown, match="refused"):
+        with pytest.raises(HostAway, match="refused"):
             await host.prepare(None)
         own.start()
         await _back(host)
@@ -209,7 +209,7 @@ async def test_what_is_wrong_with_a_machine_is_named(make: Make, tmp_path: Path)
         ):
             (own.folder / "authorized_keys").write_text(allowed)
             host = SshHost("far", settings, make("unused")._hello)
-            with pytest.raises(HostDown, match=why):
+            with pytest.raises(HostAway, match=why):
                 await host.prepare(None)
             await host.close()
     finally:

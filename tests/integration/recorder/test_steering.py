@@ -1,5 +1,7 @@
 """Starting, pausing, resuming and cancelling: who may, what follows, what a restart keeps."""
 
+from typing import Any
+
 import pytest
 
 from houston_daemon.recorder.protocol import Reported, StopAsked, Wanted
@@ -213,6 +215,33 @@ def test_a_worker_waits_for_its_engine_and_goes_on(station: Station) -> None:
     assert state(station, worker.rollout) == ("paused", "engine")
     assert isinstance(worker.say(wire.Moved, state="running"), wire.Ack)
     assert state(station, worker.rollout) == ("running", "")
+
+
+def test_a_worker_whose_machine_is_back_ends_no_pause_of_a_person(station: Station) -> None:
+    person, worker = station.person(), station.working()
+    away: dict[str, Any] = {"by": "host-away", "reason": "gpu2 cannot be reached"}
+    worker.say(wire.Moved, state="paused", **away)
+    assert state(station, worker.rollout) == ("paused", "host-away")
+    assert isinstance(worker.say(wire.Moved, state="running", **away), wire.Ack)
+    assert state(station, worker.rollout) == ("running", "")
+    worker.say(wire.Moved, state="paused", **away)
+    assert isinstance(steer(person, worker.rollout, "resume"), wire.Denied)
+    assert isinstance(steer(person, worker.rollout, "pause"), wire.Done)
+    assert worker.say(wire.Moved, state="running", **away).control.pause
+    assert state(station, worker.rollout)[1].startswith("person:")
+    steer(person, worker.rollout, "resume")
+    assert state(station, worker.rollout) == ("running", "")
+
+
+def test_what_waited_for_a_machine_is_looked_after_by_the_next_worker(station: Station) -> None:
+    worker = station.working()
+    away: dict[str, Any] = {"state": "paused", "by": "host-away", "reason": "gone"}
+    worker.say(wire.Moved, **away)
+    station.recorder.worker_ended(worker.rollout, worker.lease, "")
+    assert state(station, worker.rollout) == ("queued", "")
+    station.worker(worker.rollout).say(wire.Moved, **away)
+    station.restart()
+    assert state(station, worker.rollout) == ("queued", "")
 
 
 def test_status_stop_and_drain(station: Station) -> None:

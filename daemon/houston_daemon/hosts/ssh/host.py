@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from houston_daemon.hosts.errors import HostAway, HostDown
+from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Finished, Snapshot, TerminalStatus
 from houston_daemon.hosts.ssh import left, parcels
@@ -64,11 +64,11 @@ class SshHost:
         """Connect, and have the rollout's folders made there.
 
         begun: the rollout has steps; where the host is away it may come back later.
-        Raises HostDown when a rollout that has not begun cannot reach the machine.
+        Raises HostAway when a rollout that has not begun cannot reach the machine.
         """
         why = await self.link.start()
         if why and not begun:
-            raise HostDown(self.name, why, self._hello.rollout)
+            raise HostAway(self.name, why, self.link.back)
         if why:
             self._mapped = await asyncio.to_thread(self._names)
         else:
@@ -165,9 +165,9 @@ class SshHost:
             self._note.unlink(missing_ok=True)
 
     async def look(self) -> m.Welcome:
-        """What the machine says of itself, without a rollout. Raises HoustonError (`doctor`)."""
+        """What the machine says of itself, without a rollout. Raises HostAway (`doctor`)."""
         if why := await self.link.start():
-            raise HostDown(self.name, why, self._hello.rollout)
+            raise HostAway(self.name, why, self.link.back)
         return self._welcome
 
     async def _begin(self, session: Session) -> None:

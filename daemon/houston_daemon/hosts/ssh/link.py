@@ -60,13 +60,17 @@ class Link:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
-        """Begin to connect, and wait for the first tries; why they failed, or nothing."""
+        """Begin to connect, and wait for the first tries; why there is no session, or nothing."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep(), name=f"host {self.name}")
         async with self._tried:
-            enough = self._tries + _FIRST_TRIES
-            await self._tried.wait_for(lambda: self._session is not None or self._tries >= enough)
-        return "" if self._session is not None else self._why
+            await self._tried.wait_for(lambda: self._is_there() or self._tries >= _FIRST_TRIES)
+        return "" if self._is_there() else self._why
+
+    async def back(self) -> None:
+        """Return when there is a session; after `start`, however long that takes."""
+        async with self._tried:
+            await self._tried.wait_for(self._is_there)
 
     async def ask(
         self,
@@ -86,12 +90,12 @@ class Link:
             answer = await session.ask(ask, stop)
         except Cut as cut:
             if not again:
-                raise HostAway(self.name, str(cut), cut=True) from cut
+                raise HostAway(self.name, str(cut), self.back, cut=True) from cut
             session = await self._there()
             try:
                 answer = await session.ask(ask, stop)
             except Cut as second:
-                raise HostAway(self.name, str(second), cut=True) from second
+                raise HostAway(self.name, str(second), self.back, cut=True) from second
         return self.read(answer, kind)
 
     async def other(self, service: str, ask: Any, kind: type[T], *, again: bool = False) -> T:
@@ -110,7 +114,8 @@ class Link:
                 return msgspec.msgpack.decode(answer.value, type=kind)
             problem = troubles.raised(answer.trouble)
         except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as odd:
-            raise HostAway(self.name, f"it gave an odd answer ({odd})"[:300], cut=True) from odd
+            why = f"it gave an odd answer ({odd})"[:300]
+            raise HostAway(self.name, why, self.back, cut=True) from odd
         raise problem
 
     async def close(self) -> None:
@@ -134,7 +139,7 @@ class Link:
                 async with asyncio.timeout(patience), self._tried:
                     await self._tried.wait_for(self._is_there)
         if (session := self._session) is None or session.ended.is_set():
-            raise HostAway(self.name, self._why)
+            raise HostAway(self.name, self._why, self.back)
         return session
 
     def _is_there(self) -> bool:

@@ -139,7 +139,7 @@ def steer(store: Store, message: Steer, author: Author) -> Done:
 
 
 def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
-    if row.state != "paused":
+    if row.state != "paused" or row.paused_by == states.HOST_AWAY:
         return states.move(store, row, "paused", author.by, reason, author=author)
     if row.paused_by.startswith("person:"):
         return store.journal.seq
@@ -152,7 +152,7 @@ def _resume(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if not row.paused_by.startswith("person:") and row.paused_by not in states.FOR_PEOPLE:
         raise denial(
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
-            "houston daemon status",
+            "houston doctor" if row.paused_by == states.HOST_AWAY else "houston daemon status",
         )
     return states.resume(store, row, author.by, reason, author)
 

@@ -60,13 +60,16 @@ def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
         states.move(store, row, "failed", SUPERVISOR, failure, active_us)
     elif row.state == "running":
         store.tells.append(Wanted())
+    elif row.state == "paused" and row.paused_by == states.HOST_AWAY and not store.draining:
+        # Its worker looked for the machine; the next one does.
+        states.move(store, row, "queued", states.HOST_AWAY, "its worker ended", active_us)
     elif row.state == "paused":
         states.stands(store, rollout)
 
 
 def settle(store: Store) -> None:
     """At a start nobody runs anything: what was being cancelled is cancelled, and what waited for
-    an engine is queued again, until this daemon's supervisor knows better.
+    an engine or a machine is queued again, until this daemon knows better.
     """
     rows = store.connection.execute(
         "SELECT id FROM rollouts WHERE cancelling <> '' OR state = 'paused'"
@@ -77,10 +80,10 @@ def settle(store: Store) -> None:
             continue
         if row.cancelling:
             states.move(store, row, "cancelled", row.cancelling, row.reason)
-        elif row.paused_by != states.ENGINE:
+        elif row.paused_by not in states.BY_ITSELF:
             states.stands(store, id)
         else:
-            states.move(store, row, "queued", states.ENGINE, "the daemon started again")
+            states.move(store, row, "queued", row.paused_by, "the daemon started again")
 
 
 def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None:

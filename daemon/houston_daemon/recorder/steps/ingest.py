@@ -204,17 +204,19 @@ def _heartbeat(store: Store, row: Rollout, message: Heartbeat) -> Stored:
 
 
 def _moved(store: Store, row: Rollout, message: Moved) -> Stored:
-    """A rollout ends, or waits for its engine and goes on."""
+    """A rollout ends, or waits for its engine or a machine and goes on."""
     waits = message.state == "paused" and row.state == "running"
-    goes_on = message.state == "running" and row.paused_by == states.ENGINE
-    if row.state == message.state:
+    goes_on = message.state == "running" and row.paused_by == message.by in states.BY_ITSELF
+    # A worker whose machine is back does not know whose pause it is: another's stays.
+    stays = row.state == "paused" and message.by == states.HOST_AWAY and not goes_on
+    if row.state == message.state or (message.state == "running" and stays):
         return Stored(store.journal.seq, duplicate=True)
     _alive(row)
     if message.state not in ENDED and not waits and not goes_on:
         raise Refusal(
             "INVALID", f"A worker cannot move {row.id} from {row.state} to {message.state}."
         )
-    by = message.by if waits else states.ENGINE if goes_on else "worker"
+    by: str = message.by if waits or goes_on else "worker"
     if message.state == "cancelled" and row.cancelling:
         by = row.cancelling
     reason = message.reason or (row.reason if message.state == "cancelled" else "")

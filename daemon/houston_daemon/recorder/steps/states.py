@@ -16,6 +16,10 @@ from houston_shared.store.bodies import StoredState
 
 ENGINE = "engine"
 """Owner of a pause because an engine is down."""
+HOST_AWAY = "host-away"
+"""Owner of a pause because a machine that the rollout begins on cannot be reached now."""
+BY_ITSELF = frozenset({ENGINE, HOST_AWAY})
+"""Owners whose pauses end by themselves."""
 REPAIR = "repair"
 """Owner of a pause because what is stored of the rollout is, or was, damaged."""
 HOST = "host"
@@ -42,7 +46,7 @@ def move(
     author: the person who asked for it, where there is one.
     """
     reason = redact(reason)
-    if state not in TRANSITIONS[row.state]:
+    if state not in TRANSITIONS[row.state] and not _takes_over(row, state, author):
         raise ValueError(f"{row.id} is {row.state} and cannot become {state}")
     if state in ("cancelled", "failed"):
         how = f"cancelled by {by}" if state == "cancelled" else "the rollout failed"
@@ -61,6 +65,11 @@ def move(
     if state in ("queued", "running"):
         store.tells.append(Wanted())
     return seq
+
+
+def _takes_over(row: Rollout, state: RolloutState, author: Author | None) -> bool:
+    """Whether a person's pause takes the place of one that a machine's coming back would end."""
+    return author is not None and row.state == state == "paused" and row.paused_by == HOST_AWAY
 
 
 def stands(store: Store, rollout: str) -> None:

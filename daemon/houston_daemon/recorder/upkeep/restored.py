@@ -26,7 +26,7 @@ from houston_shared.task import parse_task
 _GOING_ON = (
     "SELECT id, head_seq IS NOT NULL, body, blob FROM rollouts JOIN events ON seq = spec_seq"
     " WHERE cancelling = '' AND (state IN ('queued', 'running')"
-    " OR (state = 'paused' AND paused_by = ?)) ORDER BY spec_seq"
+    " OR (state = 'paused' AND paused_by IN (?, ?))) ORDER BY spec_seq"
 )
 """Rollouts that would go on by themselves, whether they have begun, and their specs."""
 
@@ -53,9 +53,9 @@ def pause(home: Home, origin: str, at: str) -> list[str]:
 
 
 def _pause(store: Store, reason: str) -> list[str]:
-    found = store.connection.execute(_GOING_ON, (states.ENGINE,)).fetchall()
+    found = store.connection.execute(_GOING_ON, (states.ENGINE, states.HOST_AWAY)).fetchall()
     store.connection.execute("BEGIN IMMEDIATE")
-    for id, begun, body, blob in found:  # also over an engine's pause, which would end by itself
+    for id, begun, body, blob in found:  # also over a pause that would end by itself
         data = blobs.read(store.home, blob) if blob else body
         missing = _missing(msgspec.msgpack.decode(data, type=RolloutSpec), id, begun)
         stored = StoredState(state="paused", by=states.RESTORE, reason=f"{reason}{missing}")
