@@ -37,6 +37,11 @@ class Evaluate(Settings, frozen=True):
     `raw_score` in units of its own, and the score is
     100 × (raw_score − baseline) / (reference − baseline), not below 0 and not above 100; where less
     is better, `reference` is the smaller one. Other members are shown to the agent as metrics.
+
+    Nothing is scored, and no submission used, while links of the workspace lead to the task folder
+    or into `/proc`: an evaluator that follows them would read its own solutions. Sessions go on
+    while it runs and could lay such a link then: open with `O_NOFOLLOW` what has the form of the
+    solutions.
     """
 
     command: str = ""

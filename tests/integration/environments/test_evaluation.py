@@ -182,3 +182,37 @@ async def test_waiting_for_a_slot_ends_when_a_person_speaks(make_station: MakeSt
         os.close(held)
     assert (result.fields["state"], result.fields["counted"]) == ("failed", False)
     assert "a person spoke" in result.text
+
+
+READING = """
+import json, os, pathlib
+text = pathlib.Path(os.environ["WORKSPACE"], "notes.txt").read_text()
+print(json.dumps({"overall_score": 100 if text == "42" else 1}))
+"""
+LINKS = [
+    ("{task}/truth.txt", False),
+    ("/proc/self/cwd/truth.txt", False),
+    ("/proc/7/cwd/truth.txt", False),  # of a process that will be
+    ("more/way/truth.txt", False),  # over another link
+    ("/dev/null", True),  # to what everybody sees
+    ("more/inside.txt", True),
+]
+
+
+async def test_a_link_leads_no_evaluator_to_its_own_files(make_station: MakeStation) -> None:
+    """Also where the task names nothing as `required`: an agent would score the solutions."""
+    station = await make_station(READING)
+    (station.folder / "task" / "truth.txt").write_text("42")
+    more, notes = station.workspace / "more", station.workspace / "notes.txt"
+    more.mkdir()
+    (more / "inside.txt").write_text("mine")
+    for target, scored in LINKS:
+        way = more / "way"
+        way.symlink_to("/proc/self/cwd" if "way" in target else "inside.txt")
+        notes.unlink()
+        notes.symlink_to(target.format(task=station.folder / "task"))
+        result = await station("eval")
+        assert result.fields["overall_score"] == (1.0 if scored else None), (target, result.text)
+        if not scored:
+            assert "notes.txt" in result.text and "No submission was used" in result.text
+        way.unlink()

@@ -56,12 +56,17 @@ async def test_work_of_the_wrong_form_is_not_scored_and_costs_nothing(
     station = await make_station(RAW, evaluate=form)
     missing = await station("eval")
     assert "lacks answer.txt, model/weights" in missing.text
-    await station("run_command", command="mkdir -p model; touch model/weights answer.txt")
+    await station("run_command", command="ln -s /etc/passwd answer.txt")
+    linked = await station("eval")
+    assert "lacks answer.txt" in linked.text and "that lead out of it do not count" in linked.text
+    await station(
+        "run_command", command="rm answer.txt; mkdir -p model; touch model/weights answer.txt"
+    )
     empty = await station("eval")
     assert "The format of the work is wrong: answer.txt is empty" in empty.text
     assert "sly" not in empty.text
     assert empty.fields["detail"] == "sly\n"
-    for one in (missing, empty):
+    for one in (missing, linked, empty):
         assert (one.fields["state"], one.fields["counted"]) == ("format", False)
         assert "No submission was used; 2 submissions left" in one.text
     await station("run_command", command="echo 42 > answer.txt")

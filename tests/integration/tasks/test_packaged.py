@@ -97,7 +97,7 @@ async def test_the_scale_goes_from_what_is_given_to_the_reference(trial: Trial) 
     trial.submission.symlink_to(SOLUTION)
     linked = await trial("eval")
     assert (linked.fields["state"], linked.fields["counted"]) == ("format", False)
-    assert "links that lead out of it do not count" in linked.text
+    assert "Links of the workspace lead to the evaluator's own files" in linked.text
     seen = await trial("run_command", command=LOOK.format(folder=trial.task.folder))
     assert seen.success, seen.text
     assert "hidden" in seen.text

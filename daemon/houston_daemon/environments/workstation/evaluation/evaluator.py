@@ -14,6 +14,7 @@ from pathlib import Path
 
 from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.workstation.evaluation import links
 from houston_daemon.environments.workstation.evaluation.observations import Scored
 from houston_daemon.environments.workstation.evaluation.scoring import Malformed, read_score
 from houston_daemon.environments.workstation.evaluation.slots import Slots
@@ -28,7 +29,7 @@ _MISSING = (
     ' case "$(realpath -e -- "$f" 2>/dev/null)" in "$here"|"$here"/*) ;;'
     ' *) printf "%s\\0" "$f" ;; esac; done'
 )
-"""A link could lead to what the evaluator alone may read: it runs beside the solutions."""
+"""A link to what everybody sees is no work of the agent's."""
 _NAMED = 10
 _OUTPUT = 1_000_000
 _DETAIL = 2_000
@@ -99,6 +100,11 @@ class Evaluation:
     async def _checked(self, attempt: "Attempt") -> Scored | None:
         """What is wrong with the form of the work; None when it can be scored."""
         evaluate = self._task.evaluate
+        done = await self._spawn(attempt, links.FIND, str(self._folder))
+        if done.exit_code is None:
+            return self._ended(done, attempt)
+        if error := links.said(done.stdout):
+            return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
         if evaluate.required:
             done = await self._spawn(attempt, _MISSING, *evaluate.required)
             missing = done.stdout.decode(errors="replace").split("\0")[:-1]
