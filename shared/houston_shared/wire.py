@@ -28,6 +28,10 @@ from houston_shared.wire_operators import CleanRollouts as CleanRollouts
 from houston_shared.wire_operators import EraseBodies as EraseBodies
 from houston_shared.wire_operators import FromPerson as FromPerson
 from houston_shared.wire_operators import StartRollouts as StartRollouts
+from houston_shared.wire_people import Claim as Claim
+from houston_shared.wire_people import GiveVerdicts as GiveVerdicts
+from houston_shared.wire_people import JudgedSteps as JudgedSteps
+from houston_shared.wire_people import Reorder as Reorder
 from houston_shared.wire_status import Status as Status
 from houston_shared.wire_status import Wire as Wire
 
@@ -286,10 +290,13 @@ class Bookmark(FromPerson, frozen=True, kw_only=True):
 
 
 class Present(FromPerson, frozen=True, kw_only=True):
-    """A console looks at a rollout (or at none)."""
+    """A console looks at a rollout (or at none); said again at least every 15 seconds."""
 
     rollout: str = ""
     step: int = 0
+    active: bool = False
+    """Whether a key was pressed in the last minute: only then time counts as attention, and what
+    is there as seen."""
 
 
 class AskStatus(FromPerson, frozen=True, kw_only=True):
@@ -309,6 +316,9 @@ ControlRequest = (
     | EditGuidance
     | Withdraw
     | Steer
+    | GiveVerdicts
+    | Reorder
+    | Claim
     | Bookmark
     | Present
     | AskStatus

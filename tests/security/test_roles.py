@@ -26,8 +26,8 @@ USERS = {OPERATOR: "operator", NOBODY: "annotator", VIEWER: "viewer", MEMBER: "v
 
 WRITES: dict[str, set[str]] = {
     "viewer": set(),
-    "annotator": {"guidance", "bookmark"},
-    "operator": {"guidance", "bookmark", "state", "spec", "stop", "cleaned"},
+    "annotator": {"guidance", "bookmark", "claim"},
+    "operator": {"guidance", "bookmark", "claim", "state", "spec", "stop", "cleaned"},
 }
 
 
@@ -36,8 +36,10 @@ def messages(rollout: str) -> list[wire.FromPerson]:
     return [
         wire.AskStatus(),
         wire.Present(rollout=rollout),
-        wire.Guide(id=os.urandom(4).hex(), rollout=rollout, text="hello"),
         wire.Bookmark(rollout=rollout, step=0, note="look"),
+        wire.Claim(request=os.urandom(4).hex(), rollout=rollout),
+        wire.Reorder(rollout=rollout, order=()),
+        wire.Guide(id=os.urandom(4).hex(), rollout=rollout, text="hello"),
         wire.Steer(rollout=rollout, action="pause"),
         wire.Steer(rollout=rollout, action="resume"),
         wire.StartRollouts(request=os.urandom(4).hex(), specs=(spec(),)),
@@ -61,7 +63,7 @@ def shared() -> Iterator[Station]:
 
 def test_every_control_message_has_a_least_role() -> None:
     assert set(LEAST) == set(get_args(wire.ControlRequest))
-    others = {wire.EditGuidance, wire.Withdraw, wire.Branch}
+    others = {wire.EditGuidance, wire.Withdraw, wire.Branch, wire.GiveVerdicts}
     assert {type(one) for one in messages("r")} | others == set(LEAST)
 
 
@@ -172,9 +174,13 @@ def test_a_user_may_do_what_the_role_says(shared: Station, uid: int) -> None:
             assert f"has the role {role}" in reply.cause
             assert f"root, {OPERATOR}" in reply.next
     no_step = wire.Branch(request=os.urandom(4).hex(), rollout=rollout, step=1)
-    (reply,) = speak(shared.home.socket("control"), uid, NOBODY, [no_step])
-    assert isinstance(reply, wire.Denied)
-    assert ("needs the role operator" in reply.cause) == (role != "operator")
+    steps = (wire.JudgedSteps(first=1, last=1, verdict="keep"),)
+    no_verdict = wire.GiveVerdicts(request="r", rollout=rollout, steps=steps)
+    heard = speak(shared.home.socket("control"), uid, NOBODY, [no_step, no_verdict])
+    needs = ("operator", role != "operator"), ("annotator", role == "viewer")
+    for reply, (least, refused) in zip(heard, needs, strict=True):
+        assert isinstance(reply, wire.Denied)
+        assert (f"needs the role {least}" in reply.cause) == refused
     written = shared.query("SELECT DISTINCT kind FROM events WHERE seq > ?", before[0][0])
     assert {kind for (kind,) in written} - {"refused"} == WRITES[role]
 

@@ -165,6 +165,8 @@ class Loop:
         works += self._freed()
         if jumped := self._clock.look():
             works.append(FromSupervisor(partial(wall_clock.note, seconds=jumped)))
+        if self._store.presence.due(last=self.stopping):
+            works.append(FromSupervisor(self._store.presence.write))
         works += self._receiving.workers(BATCH - len(waiting))
         return works
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from houston_daemon.recorder.people.presence import Presence
 from houston_daemon.recorder.protocol import RecorderEvent
 from houston_daemon.recorder.steps.journal import Journal, Mark
 from houston_daemon.recorder.workers import Workers
@@ -55,6 +56,7 @@ class Store:
     """Changes of memory that hold only once the transaction is on disk."""
     cleaning: list["Asked"] = field(default_factory=list)
     """Orders to free hosts, from the commit on until the process for them begins."""
+    presence: Presence = field(default_factory=Presence)
     draining: bool = False
     sound: set[str] = field(default_factory=set)
     """Rollouts whose context was checked since the start."""

@@ -6,7 +6,15 @@ from concurrent.futures import Future
 from typing import Any
 
 from houston_daemon.recorder import control_state
-from houston_daemon.recorder.people import branching, cleaning, erasing, operate
+from houston_daemon.recorder.people import (
+    branching,
+    claiming,
+    cleaning,
+    erasing,
+    judging,
+    operate,
+    ordering,
+)
 from houston_daemon.recorder.people import say as people
 from houston_daemon.recorder.people.identity import Peer, author
 from houston_daemon.recorder.people.roles import NotAllowed
@@ -21,6 +29,7 @@ from houston_shared.wire import (
     AskStatus,
     Bookmark,
     Branch,
+    Claim,
     CleanRollouts,
     Control,
     ControlRequest,
@@ -28,10 +37,12 @@ from houston_shared.wire import (
     Done,
     EditGuidance,
     EraseBodies,
+    GiveVerdicts,
     Guide,
     IngestRequest,
     Present,
     Refused,
+    Reorder,
     StartRollouts,
     Status,
     Steer,
@@ -138,6 +149,12 @@ class FromPerson(Work):
                 self._reply = people.withdraw(store, message, who)
             case Bookmark() as message:
                 self._reply = people.bookmark(store, message, who)
+            case GiveVerdicts() as message:
+                self._reply = judging.judge(store, message, who)
+            case Reorder() as message:
+                self._reply = ordering.reorder(store, message, who)
+            case Claim() as message:
+                self._reply = claiming.claim(store, message, who)
             case Present() as message:
                 self._reply = people.present(store, message, who)
             case Steer() as message:

@@ -5,6 +5,8 @@ reader that does not need the extra fields need not know of them. Fields are onl
 a default. `TYPES` is the whole list of kinds; who writes them and when is the recorder's business.
 """
 
+from typing import Literal
+
 from houston_shared.records import (
     ForkBody,
     GuidanceMode,
@@ -201,6 +203,47 @@ class Bookmarked(Record, frozen=True):
     role: str = ""
 
 
+class GuidanceReordered(Record, frozen=True):
+    """Queued guidance got another order."""
+
+    ids: tuple[str, ...]
+    """All that was queued, as it is to be delivered."""
+    by: str
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class VerdictGiven(Record, frozen=True):
+    """Closed steps, from the event's own to `last`, were judged, or a verdict was taken back."""
+
+    last: int
+    verdict: Literal["keep", "mask", "undecided"]
+    by: str
+    reason: str = ""
+    source: Literal["rule", "judge", "human"] = "human"
+    request: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class Claimed(Record, frozen=True):
+    """Somebody looks after the rollout, or no longer does; or only left a note."""
+
+    by: str
+    note: str = ""
+    """For the next person; empty leaves the note that was there."""
+    release: bool = False
+    request: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
 class Erased(Record, frozen=True):
     """Bodies of earlier events were erased; their hashes stay, and the chain holds.
 
@@ -277,6 +320,9 @@ TYPES: dict[str, type[Record]] = {
     "edit": GuidanceEdited,
     "withdraw": GuidanceWithdrawn,
     "bookmark": Bookmarked,
+    "reorder": GuidanceReordered,
+    "verdict": VerdictGiven,
+    "claim": Claimed,
     "stop": StopAskedBy,
     "refused": RefusedAttempt,
     "erased": Erased,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home, unreadable
-from houston_shared.store import schema
+from houston_shared.store import older, schema
 
 BUSY_MS = 2_000
 """How long a read waits for a lock (only recovery and checkpoints ever hold one)."""
@@ -23,6 +23,8 @@ class Opened(NamedTuple):
     connection: sqlite3.Connection
     immutable: bool
     """Whether SQLite was told that the file does not change; to be reopened once a `-wal` is."""
+    older: bool = False
+    """Whether the home had an older schema; to be reopened once it is migrated."""
 
 
 class NoSearchIndex(Exception):
@@ -41,10 +43,18 @@ def open_journal(home: Home) -> Opened:
     opened = _open(path)
     try:
         _check(opened.connection, home)
+        version = schema.version_of(opened.connection)
+        older.stand_in(opened.connection, version)
+        opened.connection.execute("PRAGMA query_only = 1")
     except HoustonError:
         opened.connection.close()
         raise
-    return opened
+    return opened._replace(older=version < schema.VERSION)
+
+
+def migrated(opened: Opened) -> bool:
+    """Whether a home that was opened with an older schema has this one's by now."""
+    return opened.older and schema.version_of(opened.connection) == schema.VERSION
 
 
 def written(home: Home) -> bool:
@@ -72,6 +82,7 @@ def open_search(home: Home) -> Opened:
         raise NoSearchIndex
     try:
         opened = _open(path)
+        opened.connection.execute("PRAGMA query_only = 1")
         opened.connection.execute("SELECT seq FROM indexed").fetchone()
     except (HoustonError, sqlite3.DatabaseError):
         raise NoSearchIndex from None
@@ -108,7 +119,6 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         check_same_thread=False,  # used by one thread at a time, not always the one that opened it
     )
     try:
-        connection.execute("PRAGMA query_only = 1")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError:
         connection.close()

@@ -124,8 +124,10 @@ class Reader:
 
 
 def stale(home: Home, opened: opening.Opened) -> bool:
-    """Whether a file opened as unchanging may change again: the daemon is back."""
-    return opened.immutable and opening.has_wal(home.database)
+    """Whether a file opened as unchanging may change again, or has been migrated: the daemon is
+    back."""
+    changes = opened.immutable and opening.has_wal(home.database)
+    return changes or opening.migrated(opened)
 
 
 def check(home: Home, expiry: Expiry) -> None:

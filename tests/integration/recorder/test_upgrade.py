@@ -16,6 +16,8 @@ from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import schema
+from houston_shared.store.queries import guidance
+from houston_shared.store.reader import Reader
 from tests.support.full_home import fill
 from tests.support.recorder_client import Station
 
@@ -70,9 +72,23 @@ def test_an_older_home_is_kept_and_then_migrated(
     assert kept(home) == [copy], "only once"
 
 
-FIRST = """
-DROP INDEX events_aside;
+THIRD = """
+DROP TABLE claims;
+DROP TABLE looks;
+ALTER TABLE guidance DROP COLUMN place;
+PRAGMA user_version = 3;
+"""
+"""Makes a home what the third schema would have made of it; the others, too."""
+
+
+SECOND = f"""{THIRD}
 DROP INDEX events_blob;
+PRAGMA user_version = 2;
+"""
+
+
+FIRST = f"""{SECOND}
+DROP INDEX events_aside;
 CREATE INDEX events_rollout ON events (rollout, seq);
 CREATE INDEX samples_rollout ON samples (rollout, step);
 UPDATE steps SET last_seq = (SELECT max(seq) FROM events WHERE rollout = steps.rollout
@@ -80,16 +96,9 @@ UPDATE steps SET last_seq = (SELECT max(seq) FROM events WHERE rollout = steps.r
     WHERE observation_seq IS NULL;
 PRAGMA user_version = 1;
 """
-"""Makes a home what the first schema would have made of it."""
 
 
-SECOND = """
-DROP INDEX events_blob;
-PRAGMA user_version = 2;
-"""
-
-
-@pytest.mark.parametrize("script", [FIRST, SECOND])
+@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD])
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str
 ) -> None:
@@ -132,6 +141,18 @@ def test_a_home_of_the_first_schema_goes_on(home: Home) -> None:
     station.stop()
     assert verify(home).findings == ()
     assert len(kept(home)) == 1
+
+
+def test_an_older_home_is_read_before_it_is_migrated_and_after(home: Home) -> None:
+    _script(home, THIRD)
+    with Reader(home) as reader:
+        (rollout,) = {one.rollout for one in reader.run(guidance.waiting())}
+        queued = [one.id for one in reader.run(guidance.of_rollout(rollout))]
+        assert queued == ["g0", "g1", "g2", "g3"]
+        station = Station(home.path).start()
+        station.person().guide(rollout, "one more", id="g4")
+        assert [one.id for one in reader.run(guidance.waiting())] == ["g3", "g4"]
+        station.stop()
 
 
 def test_a_migration_that_fails_leaves_the_home_as_it_was(

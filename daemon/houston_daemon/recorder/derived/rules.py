@@ -4,7 +4,8 @@ The live path calls `apply` in the transaction that stores an event; `verify` ca
 event of a home on empty tables and compares. Therefore nothing here reads the journal, a clock or
 anything outside the tables it writes, and the order of events is all that matters.
 
-Not derived, and not verified: `rollouts.activity` and `annotators` (presence: seconds old at best).
+Not derived, and not verified: `rollouts.activity`, `annotators` and `looks` (presence: seconds old
+at best).
 """
 
 import sqlite3
@@ -51,6 +52,9 @@ RULES: dict[str, Rule] = {
     "edit": derive_people.edit,
     "withdraw": derive_people.withdraw,
     "bookmark": derive_people.bookmark,
+    "reorder": derive_people.reorder,
+    "verdict": derive_people.verdict,
+    "claim": derive_people.claim,
     "stop": derive_rollout.nothing,
     "jumped": derive_rollout.nothing,
     "refused": derive_rollout.nothing,
@@ -76,6 +80,7 @@ TABLES: dict[str, str] = {
     "policies": "name",
     "training_runs": "id",
     "bookmarks": "rollout, step, author",
+    "claims": "rollout",
     "notes": "seq",
 }
 """Every derived table and its key."""

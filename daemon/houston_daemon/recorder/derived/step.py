@@ -3,6 +3,7 @@
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from houston_daemon.recorder.derived.people import put_in_order
 from houston_shared.records import ForkBody, Intent, Result
 from houston_shared.store.bodies import Delivery, StoredObservation, StoredSample
 
@@ -197,6 +198,7 @@ def delivery(connection: sqlite3.Connection, event: "Event", body: Delivery) -> 
         " delivered_at = ? WHERE id = ?",
         [(event.step, event.seq, event.at, one) for one in body.ids],
     )
+    put_in_order(connection, body.ids)  # also where a repair has lost who reordered them
     connection.execute(
         "UPDATE steps SET guided = ?, last_seq = ? WHERE rollout = ? AND step = ? AND attempt = ?",
         (len(body.ids), event.seq, event.rollout, event.step, event.attempt),

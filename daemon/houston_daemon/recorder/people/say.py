@@ -11,7 +11,6 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps import guidance, states
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Rollout, Store
-from houston_shared.clock import now_us
 from houston_shared.errors import ExitCode
 from houston_shared.records import Guidance
 from houston_shared.secret_values import redact
@@ -30,7 +29,7 @@ ID_LIMIT = 64
 
 def guide(store: Store, message: Guide, author: Author) -> Done:
     """Queue guidance; the same message again changes nothing."""
-    _text(message.text, "guidance")
+    check_text(message.text, "guidance")
     text = redact(message.text)
     if not 0 < len(message.id) <= ID_LIMIT:
         raise denial(f"The id of guidance has 1 to {ID_LIMIT} characters.", code=ExitCode.USAGE)
@@ -67,7 +66,7 @@ def _again(store: Store, message: Guide, text: str, author: Author) -> Done:
 
 def edit(store: Store, message: EditGuidance, author: Author) -> Done:
     """Change queued guidance; delivered first wins, and so does a newer edit."""
-    _text(message.text, "guidance")
+    check_text(message.text, "guidance")
     text = redact(message.text)
     found = _queued(store, message.id)
     _own(store, found, author, "editing guidance")
@@ -102,7 +101,7 @@ def withdraw(store: Store, message: Withdraw, author: Author) -> Done:
 def bookmark(store: Store, message: Bookmark, author: Author) -> Done:
     """Mark a step for everybody, with a note, or remove one's own mark."""
     if message.note:
-        _text(message.note, "a note")
+        check_text(message.note, "a note")
     row = rollout(store, message.rollout)
     if not 0 <= message.step <= row.steps + 1:
         raise denial(f"{row.id} has no step {message.step}.", f"houston steps {row.id}")
@@ -117,27 +116,13 @@ def bookmark(store: Store, message: Bookmark, author: Author) -> Done:
 
 
 def present(store: Store, message: Present, author: Author) -> Done:
-    """Where somebody looks: a row, no event; seconds old at best.
+    """Where somebody looks: rows, no event; seconds old at best.
 
     Under a name that another user has as a login, a claim shows nothing.
     """
     if not 0 <= message.step < 2**31:
         raise denial(f"There is no step {message.step}.", code=ExitCode.USAGE)
-    store.connection.execute(
-        "INSERT INTO annotators (name, uid, verified, rollout, step, last_seen)"
-        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET uid = excluded.uid,"
-        " verified = excluded.verified, rollout = excluded.rollout, step = excluded.step,"
-        " last_seen = excluded.last_seen"
-        " WHERE uid IS excluded.uid OR verified <= excluded.verified",
-        (
-            author.name,
-            author.uid,
-            int(author.verified),
-            message.rollout[:80],
-            message.step,
-            now_us(),
-        ),
-    )
+    store.presence.hear(store, message, author)
     return Done(seq=store.journal.seq)
 
 
@@ -182,7 +167,8 @@ def _queued(store: Store, id: str) -> Guidance:
     return found
 
 
-def _text(text: str, what: str) -> None:
+def check_text(text: str, what: str) -> None:
+    """Refuse an empty text and one that is too long."""
     size = len(text.encode())
     if not text.strip():
         raise denial(f"The text of {what} is empty.", code=ExitCode.USAGE)

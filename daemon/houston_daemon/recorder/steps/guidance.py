@@ -97,7 +97,7 @@ def text(body: bytes | None) -> str:
 def _read(store: Store, condition: str, rollout: str, *more: int) -> tuple[Delivered, ...]:
     rows = store.connection.execute(
         "SELECT g.id, g.author, e.body FROM guidance g JOIN events e ON e.seq = g.text_seq"
-        f" WHERE g.rollout = ?1 AND {condition} ORDER BY g.number",
+        f" WHERE g.rollout = ?1 AND {condition} ORDER BY g.place",
         (rollout, *more),
     )
     return tuple(Delivered(id=id, author=author, text=text(body)) for id, author, body in rows)

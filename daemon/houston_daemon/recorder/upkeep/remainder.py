@@ -156,7 +156,7 @@ def _said(one: Any) -> Any:
     return msgspec.structs.replace(one, text=ERASED)
 
 
-def _noted(one: bodies.Bookmarked) -> Record:
+def _noted(one: bodies.Bookmarked | bodies.Claimed) -> Record:
     return msgspec.structs.replace(one, note=ERASED if one.note else "")
 
 
@@ -170,4 +170,5 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "guidance": _said,
     "edit": _said,
     "bookmark": _noted,
+    "claim": _noted,
 }

@@ -13,7 +13,10 @@ from houston_shared.store.bodies import ASIDE
 
 WORK = frozenset({"head", "sample", "intent", "result", "observation", "delivery", "fork"})
 """Kinds that make up the steps of a rollout."""
-HARMLESS = frozenset({"assigned", "state", "clock", "cancel", "bookmark", "withdraw", "cleaned"})
+HARMLESS = frozenset(
+    {"assigned", "state", "clock", "cancel", "bookmark", "withdraw", "cleaned"}
+    | {"reorder", "verdict", "claim"}
+)
 """Kinds whose loss changes no step."""
 
 

@@ -22,18 +22,18 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def of_rollout(rollout: str) -> Plan[list[Guidance]]:
-    """All guidance of a rollout, in the order it was queued."""
-    return (yield from _read("rollout = ? ORDER BY number", (rollout,)))
+    """All guidance of a rollout; what is queued, in the order in which it will be delivered."""
+    return (yield from _read("rollout = ? ORDER BY place", (rollout,)))
 
 
 def waiting() -> Plan[list[Guidance]]:
     """Everything that is queued, in any rollout."""
-    return (yield from _read("state = 'queued' ORDER BY number", ()))
+    return (yield from _read("state = 'queued' ORDER BY place", ()))
 
 
 def one(id: str) -> Plan[Guidance]:
     """The guidance with this id, or unique beginning of one; raises HoustonError."""
-    found = yield from _read("substr(id, 1, length(?1)) = ?1 ORDER BY number", (id,))
+    found = yield from _read("substr(id, 1, length(?1)) = ?1 ORDER BY place", (id,))
     exact = [each for each in found if each.id == id]
     if len(exact or found) == 1 and id:
         return (exact or found)[0]
@@ -53,8 +53,7 @@ def delivered(rollout: str, first: int, last: int) -> Plan[dict[int, tuple[Deliv
     found: list[Guidance] = []
     for part in (yield from lineage.stretches(rollout, first, last)):
         found += yield from _read(
-            "rollout = ? AND state = 'delivered' AND delivered_step BETWEEN ? AND ?"
-            " ORDER BY number",
+            "rollout = ? AND state = 'delivered' AND delivered_step BETWEEN ? AND ? ORDER BY place",
             part,
         )
     by_step: dict[int, tuple[Delivered, ...]] = {}

@@ -1,0 +1,53 @@
+"""What was said about a rollout since somebody looked: the same word sent again, or another's.
+
+A sender whose answer was lost says it once more, with the same `request`; meanwhile somebody else
+may have spoken. It knows kinds of events and bodies, and nothing of what they decide.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from houston_daemon.recorder.people.identity import Author
+from houston_daemon.recorder.refusal import denial
+from houston_daemon.recorder.store import Store
+from houston_shared.errors import ExitCode
+from houston_shared.store.bodies import TYPES, Claimed, VerdictGiven
+from houston_shared.store.in_order import ASIDE
+
+KEY_LIMIT = 64
+"""Characters of the longest `request`."""
+Said = TypeVar("Said", Claimed, VerdictGiven)
+
+
+class Word(NamedTuple):
+    """An event of one of those kinds."""
+
+    seq: int
+    step: int
+    body: Claimed | VerdictGiven
+
+
+def key(request: str) -> str:
+    """The request key; raises HoustonError where it is none."""
+    if not 0 < len(request) <= KEY_LIMIT:
+        raise denial(f"A request key has 1 to {KEY_LIMIT} characters.", code=ExitCode.USAGE)
+    return request
+
+
+def since(store: Store, rollout: str, kind: str, seen: int) -> Iterator[Word]:
+    """Events of one kind behind the sequence `seen`, newest first; erased ones are left out."""
+    rows = store.connection.execute(
+        f"SELECT seq, step, body FROM events WHERE rollout = ? AND {ASIDE} AND kind = ?"
+        " AND seq > ? AND body IS NOT NULL ORDER BY seq DESC",
+        (rollout, kind, seen),
+    )
+    decode = msgspec.msgpack.Decoder(TYPES[kind]).decode
+    for seq, step, body in rows:
+        yield Word(seq, step, decode(body))  # type: ignore[arg-type]  # `kind` is one of the two
+
+
+def others(word: Word, author: Author) -> bool:
+    """Whether somebody else said it: another user, or another name of a shared login."""
+    return (word.body.uid, word.body.by) != (author.uid, author.name)
