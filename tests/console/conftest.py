@@ -9,8 +9,8 @@ import pytest
 from textual.pilot import Pilot
 
 from houston_console.app.app import HoustonConsole
-from houston_console.app.widgets.line_view import LineView
-from houston_console.app.widgets.transcript import Transcript
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.transcript.transcript import Transcript
 from houston_shared.config import Configuration, Loaded
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner

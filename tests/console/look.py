@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from houston_console.app.app import HoustonConsole
-from houston_console.app.widgets.transcript import Transcript
+from houston_console.app.transcript.transcript import Transcript
 from houston_shared.config import Configuration, Console, Loaded
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console.homes import HomeBuilder

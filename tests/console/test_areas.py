@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from houston_console.app.lines import plain, width_of
-from houston_console.app.widgets.dialogs import Help
-from houston_console.app.widgets.eye import Eye
-from houston_console.app.widgets.files import DiffText, FileList
-from houston_console.app.widgets.line_view import LineView
-from houston_console.app.widgets.terminals import TerminalText
+from houston_console.app.dialogs import Help
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import plain, width_of
+from houston_console.app.eye.eye import Eye
+from houston_console.app.files.area import DiffText, FileList
+from houston_console.app.terminals.area import TerminalText
 from houston_shared.command import main
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console.conftest import SMALL, Sit
@@ -165,8 +165,8 @@ async def test_a_terminal_that_cannot_be_read_says_why(
 
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
-    from houston_console.app.keymap import KEYS
-    from houston_console.app.widgets.dialogs import TextLines
+    from houston_console.app.dialogs import TextLines
+    from houston_console.app.keys import KEYS
 
     builder.start("r")
     async with sit(builder.home) as seat:

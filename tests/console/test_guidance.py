@@ -5,12 +5,12 @@ from typing import Any
 
 from textual import events
 
-from houston_console.app.widgets.bars import HintBar
-from houston_console.app.widgets.composer import Composer
-from houston_console.app.widgets.dialogs import Confirm
-from houston_console.app.widgets.queue import Queue
-from houston_console.app.widgets.selector import Facts
-from houston_console.app.widgets.transcript import Transcript
+from houston_console.app.bars import HintBar
+from houston_console.app.dialogs import Confirm
+from houston_console.app.rollouts.selector import Facts
+from houston_console.app.speaking.composer import Composer
+from houston_console.app.speaking.queue import Queue
+from houston_console.app.transcript.transcript import Transcript
 from houston_shared.home import Home
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
 from tests.support.recorder_client import Worker

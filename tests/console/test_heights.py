@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_console.app.fenwick import Fenwick
-from houston_console.app.fold import Folds
+from houston_console.app.transcript.fenwick import Fenwick
+from houston_console.app.transcript.fold import Folds
 
 changes = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 50)), max_size=60)
 

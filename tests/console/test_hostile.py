@@ -6,13 +6,13 @@ from pathlib import Path
 from rich.style import Style
 from textual.geometry import Region
 
-from houston_console.app.lines import block, line, span
-from houston_console.app.widgets import frame
-from houston_console.app.widgets.composer import Composer
-from houston_console.app.widgets.eye import Eye
-from houston_console.app.widgets.files import DiffText, FileList
-from houston_console.app.widgets.line_view import LineView
-from houston_console.app.widgets.queue import Queue
+from houston_console.app.drawing import frame
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import block, line, span
+from houston_console.app.eye.eye import Eye
+from houston_console.app.files.area import DiffText, FileList
+from houston_console.app.speaking.composer import Composer
+from houston_console.app.speaking.queue import Queue
 from houston_shared.records import FileChange, TerminalSpan
 from houston_shared.safe_text import safe, safe_line
 from tests.console.conftest import SMALL, Seat, Sit

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from houston_console.app.lines import fit, line, plain, span, spread, width_of, wrap
-from houston_console.app.terminal_text import tail_lines
+from houston_console.app.drawing.lines import fit, line, plain, span, spread, width_of, wrap
+from houston_console.app.terminals.text import tail_lines
 from houston_shared.safe_text import safe
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.records import StepRow
 from houston_console.app.source import RolloutSource
+from houston_console.app.transcript.records import StepRow
 from houston_shared.records import StepRecord
 from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder

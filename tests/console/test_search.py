@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from houston_console.app.searching import Search
+from houston_console.app.transcript.searching import Search
 from tests.console.conftest import Seat, Sit
 from tests.console.homes import HomeBuilder
 
@@ -100,7 +100,7 @@ def test_a_search_that_is_stopped_says_nothing_more(builder: HomeBuilder) -> Non
 
 
 def test_the_index_answers_without_a_scan(builder: HomeBuilder) -> None:
-    from houston_console.app.searching import indexed
+    from houston_console.app.transcript.searching import indexed
     from houston_shared.store.reader import Reader
     from houston_shared.store.search_query import terms
     from houston_shared.store.searchable import tag, text_of

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from houston_console.app.keymap import KEYS
-from houston_console.app.outbox import Draft, Outbox
-from houston_console.app.plans import Overview
-from houston_console.app.state import ConsoleState, attention, queue
+from houston_console.app.keys import KEYS
+from houston_console.app.rollouts.plans import Overview
+from houston_console.app.speaking.entries import queue
+from houston_console.app.speaking.outbox import Draft, Outbox
+from houston_console.app.state import ConsoleState, attention
 from houston_shared.home import Home
 from houston_shared.records import Guidance
 from houston_shared.store.queries.rollouts import Rollout

@@ -1,7 +1,7 @@
 """Reading a trajectory: choosing, unfolding, following, jumping."""
 
-from houston_console.app.widgets.selector import RolloutList
-from houston_console.app.widgets.transcript import Transcript
+from houston_console.app.rollouts.selector import RolloutList
+from houston_console.app.transcript.transcript import Transcript
 from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from houston_console.app import eye_lines, rows
-from houston_console.app.lines import plain
-from houston_console.app.plans import step_rows
+from houston_console.app.drawing.lines import plain
+from houston_console.app.eye import lines as eye_lines
+from houston_console.app.transcript import rows
+from houston_console.app.transcript.plans import step_rows
 from houston_daemon.environments import door
 from houston_daemon.hosts.terminals import screen
 from houston_shared import observation, real_user

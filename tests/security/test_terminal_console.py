@@ -112,7 +112,7 @@ def test_a_fault_of_the_console_is_told_in_safe_words(tmp_path: Path, seeded: Se
     """The trace of a fault shows local variables, which hold what agents wrote."""
     broken = tmp_path / "sitecustomize.py"
     broken.write_text(
-        "from houston_console.app import rows\n"
+        "from houston_console.app.transcript import rows\n"
         "def broken(row, width, unfolded=False):\n"
         "    text = '\\x1b[8mhidden\\x9b8m\\u202e\\x1b]0;owned\\x07'\n"
         "    raise RuntimeError(text)\n"

@@ -25,9 +25,9 @@ PRINTING = {
 TASKS = ROOT / "daemon" / "houston_daemon" / "demo" / "tasks"
 """What agents and evaluators run, in a sandbox: no part of Houston's own programs."""
 DRAWING = {
-    "console/houston_console/app/palette.py": ("Segment",),
-    "console/houston_console/app/widgets/frame.py": ("Content",),
-    "console/houston_console/app/widgets/composer.py": ("Text",),
+    "console/houston_console/app/drawing/palette.py": ("Segment",),
+    "console/houston_console/app/drawing/frame.py": ("Content",),
+    "console/houston_console/app/speaking/composer.py": ("Text",),
     "console/houston_console/app/driver.py": ("Console",),
     "console/houston_console/headless/page.py": ("Text", "Console"),
 }
@@ -104,7 +104,7 @@ def _imports(file: Path, word: str) -> bool:
 
 def test_no_escape_sequence_is_written_by_hand() -> None:
     """Houston styles by tones; only what reads or filters sequences names them."""
-    reading = {"driver.py", "terminal_text.py", "screen.py", "marks.py", "printed.py"}
+    reading = {"driver.py", "text.py", "screen.py", "marks.py", "printed.py"}
     reading |= {"look_alike.py"}
     for file in _modules():
         if file.name in reading:
@@ -116,7 +116,7 @@ def test_no_escape_sequence_is_written_by_hand() -> None:
 
 UNSAFE = {
     "a plain string as a span of the console": """
-from houston_console.app.lines import Span
+from houston_console.app.drawing.lines import Span
 Span(input())
 """,
     "a plain string as a span of a command": """
@@ -124,18 +124,18 @@ from houston_console.headless.page import Span
 Span(input())
 """,
     "a slice that is a plain string again": """
-from houston_console.app.lines import Span
+from houston_console.app.drawing.lines import Span
 from houston_shared.safe_text import safe
 Span(safe(input()).replace("a", input()))
 """,
     "a line of strings for a widget": """
-from houston_console.app.widgets.dialogs import TextLines
+from houston_console.app.dialogs import TextLines
 TextLines([(input(),)])
 """,
 }
 SAFE = """
-from houston_console.app.lines import Span, line, span
-from houston_console.app.widgets.dialogs import TextLines
+from houston_console.app.drawing.lines import Span, line, span
+from houston_console.app.dialogs import TextLines
 from houston_shared.safe_text import safe
 TextLines([line(span(input()), Span(safe(input())))])
 """

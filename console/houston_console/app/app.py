@@ -14,26 +14,27 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from houston_console.app import guiding, plans
+from houston_console.app.bars import HintBar, StatusBar, TabBar
+from houston_console.app.dialogs import Confirm, Help
+from houston_console.app.drawing.palette import DARK, DEFAULT, LIGHT
 from houston_console.app.driver import SafeDriver, last_words
-from houston_console.app.guiding import Action
-from houston_console.app.keymap import Area, bindings
+from houston_console.app.files.area import Files
+from houston_console.app.keys import Area, bindings
 from houston_console.app.link import Link
-from houston_console.app.outbox import Outbox
-from houston_console.app.palette import DARK, DEFAULT, LIGHT
+from houston_console.app.messages import Failed, GoTo, Told
 from houston_console.app.pump import Pump
+from houston_console.app.rollouts.plans import overview
+from houston_console.app.rollouts.selector import RolloutList, Selector
 from houston_console.app.source import RolloutSource
+from houston_console.app.speaking import guiding
+from houston_console.app.speaking.area import GuidanceArea
+from houston_console.app.speaking.composer import Composer
+from houston_console.app.speaking.guiding import Action
+from houston_console.app.speaking.outbox import Outbox
+from houston_console.app.speaking.queue import Queue
 from houston_console.app.state import ConsoleState, LinkState
-from houston_console.app.widgets.bars import HintBar, StatusBar, TabBar
-from houston_console.app.widgets.composer import Composer
-from houston_console.app.widgets.dialogs import Confirm, Help
-from houston_console.app.widgets.files import Files
-from houston_console.app.widgets.guidance import GuidanceArea
-from houston_console.app.widgets.messages import Failed, GoTo, Told
-from houston_console.app.widgets.queue import Queue
-from houston_console.app.widgets.selector import RolloutList, Selector
-from houston_console.app.widgets.terminals import Terminals
-from houston_console.app.widgets.trajectory import TrajectoryArea
+from houston_console.app.terminals.area import Terminals
+from houston_console.app.transcript.area import TrajectoryArea
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
 from houston_shared.safe_text import safe
@@ -118,7 +119,7 @@ class HoustonConsole(App[None]):
 
     async def catch_up(self) -> None:
         """Bring everything that is shown up to the newest commit. Raises HoustonError."""
-        seen = await self.reader.run(plans.overview(self.state.seq))
+        seen = await self.reader.run(overview(self.state.seq))
         changed = self.state.take(seen)
         self._problem = ""
         if self.source is None:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from houston_console.app.outbox import Outbox, Unsent
+from houston_console.app.speaking.outbox import Outbox, Unsent
 from houston_console.app.state import LinkState
 from houston_shared.control_async import AsyncControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from houston_console.app.app import HoustonConsole
-from houston_console.app.widgets.transcript import Transcript
+from houston_console.app.transcript.transcript import Transcript
 from houston_shared.config import Loaded
 
 SETTLE_SECONDS = 5.0

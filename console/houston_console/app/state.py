@@ -3,17 +3,14 @@
 Nothing here reads a file or a socket; `pump` and `link` bring what changed, widgets ask for lines.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from houston_console.app.plans import Overview
-from houston_shared.records import Guidance, GuidanceMode
+from houston_console.app.rollouts.plans import Overview
 from houston_shared.store.queries.rollouts import Rollout
 
 LinkState = Literal["live", "reconnecting", "down"]
 """`down`: no daemon holds the home. `reconnecting`: one does, and does not answer."""
-EntryState = Literal["unsent", "refused", "queued", "delivered", "withdrawn"]
 
 
 class Attention(NamedTuple):
@@ -31,21 +28,6 @@ class Listed(NamedTuple):
     attention: Attention = Attention(0, ())
     waiting: int = 0
     """Guidance that is queued."""
-
-
-class Entry(NamedTuple):
-    """One message in the queue, whether the daemon has it or not."""
-
-    id: str
-    state: EntryState
-    mode: GuidanceMode
-    author: str
-    text: str
-    step: int | None = None
-    revision: int = 0
-    verified: bool = True
-    reason: str = ""
-    """Why it was refused."""
 
 
 @dataclass
@@ -123,25 +105,3 @@ def attention(one: Rollout, waiting: int) -> Attention:
         reasons.append((1, "no sandbox"))
     reasons.sort(key=lambda reason: -reason[0])
     return Attention(sum(weight for weight, _ in reasons), tuple(text for _, text in reasons))
-
-
-def queue(stored: Iterable[Guidance], unsent: Iterable[Entry]) -> list[Entry]:
-    """What was said to a rollout: what is not sent first, then newest first.
-
-    A message that the daemon has is never shown as unsent, whatever the outbox still holds.
-    """
-    found = [
-        Entry(
-            id=one.id,
-            state=one.state,
-            mode=one.mode,
-            author=one.author,
-            text=one.text,
-            step=one.step,
-            revision=one.revision,
-            verified=one.verified,
-        )
-        for one in stored
-    ]
-    known = {one.id for one in found}
-    return [one for one in unsent if one.id not in known] + found[::-1]

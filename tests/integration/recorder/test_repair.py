@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_console.app.lines import plain
-from houston_console.app.records import StepRow
-from houston_console.app.rows import unfolded
+from houston_console.app.drawing.lines import plain
 from houston_console.app.source import RolloutSource
+from houston_console.app.transcript.records import StepRow
+from houston_console.app.transcript.rows import unfolded
 from houston_daemon.recorder.protocol import RecorderFailed
 from houston_daemon.recorder.upkeep import backup
 from houston_daemon.recorder.upkeep import repair as repairing

@@ -1,0 +1,124 @@
+"""The line at the top (daemon, rollouts, clock), the tabs of a small screen, the line of keys."""
+
+import time
+from typing import Any
+
+from textual.strip import Strip
+from textual.widget import Widget
+
+from houston_console.app.drawing.lines import Line, Span, Tone, line, span, spread, width_of
+from houston_console.app.drawing.palette import blank, palette
+from houston_console.app.keys import Area, hints
+from houston_console.app.rollouts.listing import STATES
+from houston_console.app.state import ConsoleState
+
+LAST = 2
+"""Hints that are there at any width."""
+WIDE = 120
+"""Columns from which the home is named."""
+LINKS: dict[str, tuple[str, str, Tone]] = {
+    "live": ("●", "live", "success"),
+    "reconnecting": ("◌", "reconnecting", "warning"),
+    "down": ("○", "daemon down: reading only", "error"),
+}
+
+
+class Bar(Widget):
+    """One line; drawn again only when it says something else."""
+
+    DEFAULT_CSS = "Bar { height: 1; }"
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._parts: Line = ()
+
+    def put(self, parts: Line) -> None:
+        """Say something."""
+        if parts != self._parts:
+            self._parts = parts
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The line."""
+        if y or not self._parts:
+            return blank(self.size.width, self.rich_style)
+        colours = palette(self.app.theme_variables)
+        return colours.strip(self._parts, self.size.width, self.rich_style)
+
+
+class StatusBar(Bar):
+    """Daemon, rollouts by state, sequence, clock."""
+
+    def take(self, state: ConsoleState, home: str) -> None:
+        """Show how things stand now."""
+        glyph, words, tone = LINKS[state.link]
+        left: list[Span] = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
+        for kind, count in state.counts():
+            mark, colour = STATES[kind]
+            left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
+        lag = f"  {state.lag} behind" if state.lag else ""
+        clock = time.strftime("%H:%M %z")
+        place = span(f"  {home}", "faint") if self.size.width >= WIDE else span("")
+        right = line(place, span(f"  seq {state.seq}{lag}", "dim"), span(f"  {clock} "))
+        self.put(spread(tuple(left), right, max(20, self.size.width)))
+
+
+class TabBar(Bar):
+    """Areas by number, for a screen that shows one at a time."""
+
+    def take(self, area: Area) -> None:
+        """Mark the area that is shown."""
+        names: tuple[tuple[Area, str], ...] = (
+            ("rollouts", "1 Rollouts"),
+            ("trajectory", "2 Trajectory"),
+            ("terminals", "3 Terminals"),
+            ("files", "4 Files"),
+            ("composer", "5 Guide"),
+        )
+        on = "composer" if area == "queue" else area
+        self.put(
+            tuple(
+                span(f" {name} ", "title") if key == on else span(f" {name} ", "faint")
+                for key, name in names
+            )
+        )
+
+
+class HintBar(Bar):
+    """Keys of the area with the focus, or the last thing to be told."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._area: Area = "trajectory"
+        self._message: Line = ()
+
+    def area(self, area: Area) -> None:
+        """The focus is there now."""
+        self._area = area
+        self._say()
+
+    def tell(self, text: str, tone: Tone) -> None:
+        """Say something until `quiet`."""
+        self._message = line(span(f" {text}", tone))
+        self._say()
+
+    def quiet(self) -> None:
+        """It was read."""
+        if self._message:
+            self._message = ()
+            self._say()
+
+    def _say(self) -> None:
+        if self._message:
+            self.put(self._message)
+            return
+        found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
+                 for key, word in hints(self._area)]  # fmt: skip
+        # What does not fit is left out before the last two, help and quit.
+        while len(found) > LAST and sum(map(width_of, found)) > self.size.width > 0:
+            found.pop(-LAST - 1)
+        self.put(tuple(part for hint in found for part in hint))
+
+    def on_resize(self) -> None:
+        """More or fewer of them fit."""
+        self._say()

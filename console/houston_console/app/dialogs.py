@@ -1,0 +1,132 @@
+"""Questions and the help page, above everything else."""
+
+from typing import Any
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from houston_console.app.bars import HintBar
+from houston_console.app.drawing.frame import subtitle, title
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import Line, block, fit, line, span
+from houston_console.app.keys import KEYS, TITLES, bindings
+from houston_shared.safe_text import safe_line
+
+
+class TextLines(LineView):
+    """Fixed lines to read, made for the width there is."""
+
+    has_cursor = False
+
+    def __init__(self, lines: list[Line], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._lines = lines
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self._lines)
+
+    def line_at(self, number: int) -> Line:
+        """One of them."""
+        return self._lines[number]
+
+    def put(self, lines: list[Line], at_end: bool = False) -> None:
+        """Show other lines, from their start or their end."""
+        self._lines = lines
+        self.show()
+        self.jump(len(lines) if at_end else 0)
+
+
+class Confirm(ModalScreen[bool]):
+    """Yes or no; anything but `y` is no."""
+
+    BINDINGS = bindings("question")
+
+    def __init__(self, question: str, text: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The question and what it is about."""
+        with Vertical(id="confirm") as box:
+            title(box, "Sure?")
+            subtitle(box, line("y yes   n no"))
+            lines = block(self._question, 58, "strong")
+            if self._text:
+                lines += [(), *block(self._text, 58, "guidance_text")[:8]]
+            text = TextLines(lines)
+            text.styles.height = len(lines)
+            yield text
+        keys = HintBar()  # in place of the keys of the area behind it
+        keys.area("question")
+        keys.styles.dock = "bottom"
+        yield keys
+
+    def action_answer(self, yes: bool) -> None:
+        """Done."""
+        self.dismiss(yes)
+
+
+class Help(ModalScreen[None]):
+    """Every key."""
+
+    BINDINGS = [("escape,q,question_mark,f1", "close", "close")]
+
+    def compose(self) -> ComposeResult:
+        """One list."""
+        with Vertical(id="help") as box:
+            title(box, "Keys")
+            subtitle(box, line("esc close"))
+            yield TextLines(_help_lines())
+
+    def action_close(self) -> None:
+        """Done."""
+        self.dismiss(None)
+
+
+def _help_lines() -> list[Line]:
+    found: list[Line] = []
+    for area, name in TITLES:
+        found.append(line(span(f" {name}", "title")))
+        found += [
+            line(span("   "), span(fit(one.shown, 12), "tool"), span(one.does))
+            for one in KEYS
+            if one.area == area
+        ]
+        found.append(())
+    return found
+
+
+class Prompt(Input):
+    """One line to type in, at the lower edge of the trajectory: a search, or a step's number."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.cursor_blink = False
+        self.kind = ""
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Taken in the order they came; bindings may overtake letters."""
+        if event.key in ("escape", "enter"):
+            event.stop()
+            event.prevent_default()
+            await self.run_action("leave" if event.key == "escape" else "submit")
+
+    def validate_value(self, value: str) -> str:
+        """Whatever is typed or pasted is shown as it will be asked for."""
+        return safe_line(value)
+
+    def ask(self, kind: str, placeholder: str) -> None:
+        """Appear and take the focus. kind: `/` or `:`."""
+        self.kind, self.value, self.placeholder = kind, "", placeholder
+        self.display = True
+        self.screen.set_focus(self)  # at once: the next key is its own
+
+    def action_leave(self) -> None:
+        """Nothing was asked."""
+        self.display = False
+        self.screen.set_focus(self.screen.query_one("#transcript"))

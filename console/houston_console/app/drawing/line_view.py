@@ -1,0 +1,165 @@
+"""A virtual list of lines: draws only what is visible, whatever the length.
+
+Base of every area with text. A subclass says how many lines there are and what each is; this
+module draws, scrolls and moves a cursor. It reads nothing and keeps no text of its own.
+"""
+
+from typing import Any
+
+from rich.style import Style
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from houston_console.app.drawing.lines import Line
+from houston_console.app.drawing.palette import Palette, blank, palette
+from houston_console.app.keys import bindings
+
+
+class LineView(ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines 0, 1, … of `line_count`, one of which may be the cursor's."""
+
+    BINDINGS = bindings("lines")
+    has_cursor = True
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.cursor = 0
+        self.empty: Line = ()
+        self._palette: Palette | None = None
+
+    # --- what a subclass gives ---------------------------------------------------------------
+
+    def line_count(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def line_at(self, number: int) -> Line:
+        """One line, for the width of `room`."""
+        raise NotImplementedError
+
+    def selectable(self, number: int) -> bool:
+        """Whether the cursor may stand there."""
+        return True
+
+    def moved(self) -> None:
+        """The cursor stands on another line."""
+
+    # --- drawing -----------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Cells in a line; the scrollbar's column is kept free also while there is none."""
+        bar = self.styles.scrollbar_size_vertical if self.styles.overflow_y == "auto" else 0
+        return max(4, self.region.shrink(self.styles.gutter).width - bar)
+
+    @property
+    def palette(self) -> Palette:
+        """Styles of the theme that is on."""
+        if self._palette is None:
+            self._palette = palette(self.app.theme_variables)
+        return self._palette
+
+    def notify_style_update(self) -> None:
+        """The theme changed: colours are looked up again."""
+        super().notify_style_update()
+        self._palette = None
+
+    def show(self) -> None:
+        """Lines have changed: measure and draw again."""
+        self.virtual_size = Size(self.room, self.line_count())
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen (Textual's line API)."""
+        number = round(self.scroll_y) + y
+        base = self.rich_style
+        if not self.line_count() and y == 0 and self.empty:
+            return self.palette.strip(self.empty, self.size.width, base)
+        if number >= self.line_count():
+            return blank(self.size.width, base)
+        return self.palette.strip(self.line_at(number), self.size.width, base, self._under(number))
+
+    def _under(self, number: int) -> Style | None:
+        if not self.has_cursor or number != self.cursor or not self.selectable(number):
+            return None
+        return self.palette.cursor if self.has_focus else self.palette.cursor_away
+
+    def on_focus(self) -> None:
+        """The cursor row looks different in the focused area."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The same when the focus leaves."""
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """The width may have changed."""
+        self.show()
+
+    # --- moving ------------------------------------------------------------------------------
+
+    def put_cursor(self, number: int) -> None:
+        """Stand on the line `number`, or the nearest that may be stood on, and show it."""
+        wanted = max(0, min(number, self.line_count() - 1))
+        on = range(wanted, self.line_count())
+        back = range(wanted, -1, -1)
+        order = (on, back) if wanted >= self.cursor else (back, on)
+        target = next((at for side in order for at in side if self.selectable(at)), None)
+        if target is None:
+            return
+        changed, self.cursor = target != self.cursor, target
+        self.reveal(target)
+        if changed:
+            self.refresh()
+            self.moved()
+
+    def reveal(self, number: int) -> None:
+        """Scroll as little as needed so that the line `number` is visible."""
+        height = max(1, self.scrollable_content_region.height)
+        top = round(self.scroll_y)
+        if number < top:
+            self.jump(number)
+        elif number >= top + height:
+            self.jump(number - height + 1)
+
+    def jump(self, line: int) -> None:
+        """Have `line` at the top, without animation."""
+        self.scroll_to(y=max(0, line), animate=False, force=True)
+        self.vertical_scrollbar.position = self.scroll_y  # also before it is shown
+
+    def on_click(self, event: Any) -> None:
+        """A click stands on the line."""
+        if self.has_cursor:
+            self.put_cursor(round(self.scroll_y) + event.get_content_offset_capture(self).y)
+
+    def action_down(self) -> None:
+        """One line on."""
+        self._step(1)
+
+    def action_up(self) -> None:
+        """One line back."""
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        if self.has_cursor:
+            self.put_cursor(self.cursor + by)
+        else:
+            self.jump(round(self.scroll_y) + by)
+
+    def action_page(self, by: int) -> None:
+        """A page on or back."""
+        height = max(1, self.scrollable_content_region.height - 1)
+        if self.has_cursor:
+            self.put_cursor(self.cursor + by * height)
+        else:
+            self.jump(round(self.scroll_y) + by * height)
+
+    def action_first(self) -> None:
+        """The start."""
+        self.put_cursor(0) if self.has_cursor else self.jump(0)
+
+    def action_last(self) -> None:
+        """The end."""
+        last = self.line_count() - 1
+        self.put_cursor(last) if self.has_cursor else self.jump(last)

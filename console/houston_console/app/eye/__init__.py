@@ -1,0 +1,1 @@
+"""Exactly what the model was given at a step."""

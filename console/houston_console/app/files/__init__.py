@@ -1,0 +1,1 @@
+"""Files that the agent changed, and what it searched."""

@@ -1,0 +1,1 @@
+"""Which rollouts there are, and who needs a person."""

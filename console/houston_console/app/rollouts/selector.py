@@ -1,0 +1,166 @@
+"""The selector: every rollout under its task, and what is known of the one under the cursor."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from houston_console.app.drawing.frame import title
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import Line, span
+from houston_console.app.keys import bindings
+from houston_console.app.messages import say
+from houston_console.app.rollouts.listing import rollout_facts, rollout_line
+from houston_console.app.state import ConsoleState, Listed
+
+FACTS = 9
+"""Lines under the list at least."""
+
+
+class RolloutList(LineView):
+    """Tasks and their rollouts; the cursor stands on rollouts only."""
+
+    BINDINGS = bindings("rollouts")
+
+    class Chosen(Message):
+        """Open a rollout."""
+
+        def __init__(self, rollout: str) -> None:
+            super().__init__()
+            self.rollout = rollout
+
+    class Moved(Message):
+        """The cursor is on another rollout."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.listed: list[Listed] = []
+        self.chosen = ""
+        self.empty = (span(" no rollouts yet", "dim"),)
+
+    def line_count(self) -> int:
+        """Tasks and rollouts."""
+        return len(self.listed)
+
+    def line_at(self, number: int) -> Line:
+        """A task or a rollout."""
+        return rollout_line(self.listed[number], self.room, self.chosen, number == 0)
+
+    def selectable(self, number: int) -> bool:
+        """Rollouts are, tasks are not."""
+        return self.listed[number].rollout is not None
+
+    def moved(self) -> None:
+        """Tell what is under the cursor now."""
+        say(self, self.Moved())
+
+    @property
+    def under_cursor(self) -> Listed | None:
+        """The line with the cursor."""
+        return self.listed[self.cursor] if self.cursor < len(self.listed) else None
+
+    def take(self, listed: list[Listed], chosen: str) -> None:
+        """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
+        under = self.under_cursor
+        keep = under.rollout.id if under and under.rollout else ""
+        wanted = chosen if chosen != self.chosen or not keep else keep
+        if (listed, chosen) == (self.listed, self.chosen):
+            return
+        before = self._looks()
+        self.listed, self.chosen = listed, chosen
+        ids = [one.rollout.id if one.rollout else "" for one in listed]
+        if self._looks() != before:
+            self.show()
+        if wanted in ids:
+            self.put_cursor(ids.index(wanted))
+
+    def _looks(self) -> list[Line]:
+        """The lines on the screen, to draw them again only when they are others."""
+        first = round(self.scroll_y)
+        shown = range(first, min(self.line_count(), first + self.size.height))
+        return [self.line_at(number) for number in shown]
+
+    def on_click(self, event: Any) -> None:
+        """A click opens."""
+        super().on_click(event)
+        under = self.under_cursor
+        if under is not None and under.rollout is not None:
+            say(self, self.Chosen(under.rollout.id))
+
+
+class Facts(LineView, can_focus=False):
+    """A few lines, made for the width there is whenever that is known or changes."""
+
+    has_cursor = False
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.lines: list[Line] = []
+        self._make: Callable[[int], list[Line]] = _nothing
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self.lines)
+
+    def line_at(self, number: int) -> Line:
+        """One of them."""
+        return self.lines[number]
+
+    def put(self, make: Callable[[int], list[Line]]) -> None:
+        """Show what `make` gives for a width."""
+        self._make = make
+        if self._make(self.room) != self.lines:
+            self.show()
+
+    def show(self) -> None:
+        """Made again: a hidden one has no width yet."""
+        self.lines = self._make(self.room)
+        super().show()
+
+
+def _nothing(width: int) -> list[Line]:
+    """What is said before there is anything to say."""
+    return []
+
+
+class Selector(Vertical):
+    """The area on the left."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.rollouts, self.facts = RolloutList(id="rollout-list"), Facts(id="facts")
+        self._down = False
+
+    def compose(self) -> ComposeResult:
+        """The list above, facts below."""
+        yield self.rollouts
+        yield self.facts
+
+    def on_mount(self) -> None:
+        """Name the area."""
+        title(self, "1 Rollouts")
+
+    def take(self, state: ConsoleState) -> None:
+        """Show the rollouts that there are."""
+        self._down = state.link == "down"
+        self.rollouts.take(state.listed(), state.selected)
+        self.on_rollout_list_moved()
+
+    def on_rollout_list_moved(self) -> None:
+        """Facts follow the cursor."""
+        under = self.rollouts.under_cursor
+        if under is None or under.rollout is None:
+            self.facts.put(_nothing)
+        else:
+            self.facts.put(
+                partial(rollout_facts, under.rollout, under.attention.reasons, self._down)
+            )
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """The facts have the lines they need, up to half of the area."""
+        lines = len(self.facts.lines) + 1
+        self.facts.styles.height = max(FACTS, min(lines, self.size.height // 2))

@@ -1,0 +1,209 @@
+"""What people say to the agent: the composer, the exact text it will read, and the queue below."""
+
+import getpass
+from collections.abc import Coroutine
+from typing import Any
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from houston_console.app.dialogs import Confirm
+from houston_console.app.drawing.frame import subtitle, title
+from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.link import Link
+from houston_console.app.messages import Failed, GoTo, Told, say
+from houston_console.app.rollouts.selector import Facts
+from houston_console.app.source import RolloutSource
+from houston_console.app.speaking import guiding
+from houston_console.app.speaking.composer import ENDED_WORDS, Composer
+from houston_console.app.speaking.entries import Entry, queue
+from houston_console.app.speaking.lines import as_heard
+from houston_console.app.speaking.outbox import Draft, Outbox
+from houston_console.app.speaking.queue import Queue
+from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED
+from houston_shared.store.queries import guidance
+from houston_shared.store.queries.rollouts import Rollout
+
+HEARD_LINES = 3
+"""Lines of the exact text that are shown."""
+
+
+class GuidanceArea(Vertical):
+    """The area below the trajectory."""
+
+    class Compose(Message):
+        """Somebody wants to write."""
+
+    def __init__(self, outbox: Outbox, link: Link, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.composer = Composer(outbox, id="composer")
+        self.heard, self.queue = Facts(id="heard"), Queue(id="queue")
+        self.source: RolloutSource | None = None
+        self._outbox = outbox
+        self._link = link
+
+    def compose(self) -> ComposeResult:
+        """Composer, what the agent will read, queue."""
+        yield self.composer
+        yield self.heard
+        yield self.queue
+
+    def on_mount(self) -> None:
+        """Name the area."""
+        self.dress()
+
+    def turn_to(self, source: RolloutSource) -> None:
+        """Speak to another rollout from now on; what was said to it is not read yet."""
+        self.source = source
+        self.composer.open(source.rollout)
+        self.queue.take([])
+        self.dress()
+
+    def stand(self, rollout: Rollout | None) -> None:
+        """How the rollout stands: one that has ended hears nothing."""
+        self.composer.open_ears(rollout is None or rollout.state not in ENDED)
+
+    async def refresh_queue(self) -> None:
+        """Show what was said, sent or not. Raises HoustonError."""
+        source = self.source
+        if source is not None:
+            stored = await source.read(guidance.of_rollout(source.rollout))
+            author = self._link.claimed or getpass.getuser()
+            unsent = self._outbox.entries(source.rollout, author)
+            if source is self.source:
+                self.queue.take(queue(stored, unsent))
+                self.dress()
+
+    # --- what the agent will read ------------------------------------------------------------
+
+    def dress(self) -> None:
+        """Say what would happen on Enter, and what the agent would read."""
+        edits, waiting = self.composer.draft.edits, self.queue.waiting
+        name = self.composer.draft.rollout
+        whom = f" to {name}" if name else ""
+        title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
+        subtitle(self, line(f"{waiting} waiting" if waiting else ""))
+        lines = self._heard_lines()
+        self.heard.display = bool(lines)
+        self.heard.styles.height = max(1, len(lines))
+        self.heard.put(lambda width: lines)
+
+    def _heard_lines(self) -> list[Line]:
+        under, text = self.queue.under_cursor, self.composer.text
+        if self.queue.has_focus:
+            text = under.text if under else ""
+        if not text.strip():
+            return []
+        mark = span(" agent reads ", "faint")
+        pad = span(" " * len(mark.text))
+        room = self.content_size.width - len(mark.text)
+        wrapped = block(as_heard(text), room, "guidance_text")
+        lines = [(mark if not i else pad, *one) for i, one in enumerate(wrapped)]
+        if len(lines) <= HEARD_LINES:
+            return lines
+        more = span(f"… {len(lines) - HEARD_LINES + 1} more lines", "dim")
+        return [*lines[: HEARD_LINES - 1], line(pad, more)]
+
+    @on(Composer.Changed)
+    @on(Queue.Moved)
+    def _text_changed(self) -> None:
+        self.dress()
+
+    def on_resize(self) -> None:
+        """What the agent would read is wrapped for the width there is."""
+        self.dress()
+
+    def on_descendant_focus(self) -> None:
+        """Which of the two has the focus."""
+        self.dress()
+
+    def on_descendant_blur(self) -> None:
+        """The same when it leaves."""
+        self.dress()
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def on_composer_lost(self, message: Composer.Lost) -> None:
+        """The disk of the state folder is full, or the like."""
+        say(self, Told(f"What you type is only on this screen: {message.problem}"))
+
+    def on_composer_unheard(self) -> None:
+        """The rollout has ended; what was typed stays as a draft."""
+        say(self, Told(ENDED_WORDS))
+
+    def on_composer_posted(self) -> None:
+        """Send what is stored, and show it either way."""
+        self._later(self._deliver())
+
+    async def _deliver(self) -> None:
+        await self._link.send_waiting()
+        await self.refresh_queue()
+        if self._link.state != "live":
+            words = "Kept as unsent: it is sent as soon as the daemon is there."
+            say(self, Told(words))
+
+    def on_composer_asked(self, message: Composer.Asked) -> None:
+        """An edit is for the daemon to agree to; interrupting, for the person to confirm."""
+        draft = message.draft
+        if draft.edits:
+            self._later(self._change(draft))
+            return
+        question = "Interrupt what the agent is doing now, and say this?"
+        self.app.push_screen(
+            Confirm(question, draft.text),
+            lambda yes: self.composer.store("interrupt") if yes else None,
+        )
+
+    async def _change(self, draft: Draft) -> None:
+        words = await guiding.edit(self._link, draft)
+        self.composer.taken(draft)
+        say(self, Told(words, good=True))
+        await self.refresh_queue()
+
+    # --- the queue ---------------------------------------------------------------------------
+
+    def on_queue_asked(self, message: Queue.Asked) -> None:
+        """Withdraw, edit, or go to where it was heard."""
+        entry = message.entry
+        if message.what == "go":
+            if entry.step is not None:
+                say(self, GoTo(entry.step))
+        elif entry.state in ("unsent", "refused"):
+            if message.what == "withdraw" or self._edit(entry):
+                self._outbox.done(entry.id)
+                self._later(self.refresh_queue())
+        elif entry.state != "queued":
+            words = f"It is {entry.state} already; only queued guidance can change."
+            say(self, Told(words))
+        elif message.what == "withdraw":
+            self._later(self._withdraw(entry))
+        else:
+            self._edit(entry)
+
+    async def _withdraw(self, entry: Entry) -> None:
+        say(self, Told(await guiding.withdraw(self._link, entry), good=True))
+        await self.refresh_queue()
+
+    def _edit(self, entry: Entry) -> bool:
+        """Have a message in the composer, unless something stands there that would be lost."""
+        edits = entry.id if entry.state == "queued" else ""
+        draft = self.composer.draft
+        if draft.text.strip() and draft.edits != edits:
+            say(self, Told("There is a draft in the composer: send it or clear it first."))
+            return False
+        self.composer.write(Draft(draft.rollout, entry.text, edits, entry.revision))
+        say(self, self.Compose())
+        return True
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what waits for the daemon or the database; no key waits for it."""
+        self.run_worker(self._guarded(work), group="guidance")
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HoustonError as problem:
+            say(self, Failed(problem))

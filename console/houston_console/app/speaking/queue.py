@@ -1,0 +1,83 @@
+"""The queue: what was said to an agent, and what became of it; what waits comes first."""
+
+from typing import Any, Literal
+
+from textual.message import Message
+
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import Line, line, span
+from houston_console.app.keys import bindings
+from houston_console.app.messages import say
+from houston_console.app.speaking.entries import Entry
+from houston_console.app.speaking.lines import entry_line
+
+
+class Queue(LineView):
+    """One line for each message."""
+
+    BINDINGS = bindings("queue")
+
+    class Asked(Message):
+        """Do something with one message."""
+
+        def __init__(self, what: Literal["withdraw", "edit", "go"], entry: Entry) -> None:
+            super().__init__()
+            self.what = what
+            self.entry = entry
+
+    class Moved(Message):
+        """The cursor is on another message."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.entries: list[Entry] = []
+        self.empty = line(span(" nothing was said to this agent yet", "dim"))
+
+    def line_count(self) -> int:
+        """One line each."""
+        return len(self.entries)
+
+    def line_at(self, number: int) -> Line:
+        """One message."""
+        return entry_line(self.entries[number], self.room)
+
+    def moved(self) -> None:
+        """Tell what is under the cursor."""
+        say(self, self.Moved())
+
+    @property
+    def under_cursor(self) -> Entry | None:
+        """The message with the cursor."""
+        return self.entries[self.cursor] if self.cursor < len(self.entries) else None
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the agent has yet to hear."""
+        return sum(one.state in ("queued", "unsent") for one in self.entries)
+
+    def take(self, entries: list[Entry]) -> None:
+        """Show these messages; the cursor stays on its message."""
+        under = self.under_cursor
+        if entries == self.entries:
+            return
+        self.entries = entries
+        ids = [one.id for one in entries]
+        self.cursor = ids.index(under.id) if under and under.id in ids else 0
+        self.show()
+        self.moved()
+
+    def _ask(self, what: Literal["withdraw", "edit", "go"]) -> None:
+        if self.under_cursor is not None:
+            say(self, self.Asked(what, self.under_cursor))
+
+    def action_withdraw(self) -> None:
+        """Take it back."""
+        self._ask("withdraw")
+
+    def action_edit(self) -> None:
+        """Change it."""
+        self._ask("edit")
+
+    def action_choose(self) -> None:
+        """Go to the step that heard it."""
+        self._ask("go")

@@ -1,0 +1,1 @@
+"""What the terminals of a rollout print."""

@@ -1,0 +1,118 @@
+"""The end of a terminal's bytes as lines with tones: what a person would see at its bottom.
+
+Knows carriage return, backspace, tab, erase in line and colours (ECMA-48 §8.3.117); every other
+control sequence is dropped, so nothing that a program printed reaches the annotator's terminal.
+It is no emulator: a program that paints whole screens is shown by tmux instead.
+"""
+
+import re
+
+from houston_console.app.drawing.lines import Line, Span, Tone
+from houston_shared.safe_text import safe
+
+_PIECES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, the daemon's marks
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x1f\x7f]"
+    r"|[^\x00-\x1f\x7f]+"
+)
+_PROMPT = "\x1b]7771;p;"
+"""A prompt begins on a line of its own (written by the shell of every terminal)."""
+_COLOURS: dict[str, Tone] = {
+    "31": "error",
+    "91": "error",
+    "32": "success",
+    "92": "success",
+    "33": "warning",
+    "93": "warning",
+    "34": "tool",
+    "94": "tool",
+    "36": "tool",
+    "96": "tool",
+    "35": "key",
+    "95": "key",
+    "1": "strong",
+    "2": "dim",
+    "90": "faint",
+}
+_TAB = 8
+_WIDEST = 1_000
+"""Columns kept of one line."""
+_MOVED = 300
+"""Columns that a sequence may move to: a row of spaces for every few bytes costs seconds."""
+
+Cell = tuple[str, Tone]
+
+
+def tail_lines(data: bytes) -> list[Line]:
+    """`data` as lines; a last line without its line feed counts, empty ones at the end do not."""
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    screen = _Rows()
+    for piece in _PIECES.findall(text):
+        screen.feed(piece)
+    while screen.rows and not screen.rows[-1]:
+        screen.rows.pop()
+    return [_line(row) for row in screen.rows]
+
+
+class _Rows:
+    """Rows written so far and the cursor in the last of them."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Cell]] = [[]]
+        self.column = 0
+        self.tone: Tone = "text"
+
+    def feed(self, piece: str) -> None:
+        """Text, one control character, or one control sequence."""
+        if piece == "\n":
+            self.rows.append([])
+            self.column = 0
+        elif piece == "\r":
+            self.column = 0
+        elif piece == "\b":
+            self.column = max(0, self.column - 1)
+        elif piece == "\t":
+            self._write(" " * (_TAB - self.column % _TAB))
+        elif piece.startswith(_PROMPT) and self.rows[-1]:
+            self.feed("\n")
+        elif piece.startswith("\x1b["):
+            self._control(piece)
+        elif piece >= " " and not piece.startswith("\x7f"):
+            self._write(piece)
+
+    def _write(self, text: str) -> None:
+        row = self.rows[-1]
+        row.extend([(" ", "text")] * (self.column - len(row)))
+        end = min(self.column + len(text), _WIDEST)
+        row[self.column : end] = [(c, self.tone) for c in text[: end - self.column]]
+        self.column = end
+
+    def _control(self, piece: str) -> None:
+        parameters, final = piece[2:-1], piece[-1]
+        if final == "m":
+            for code in parameters.split(";"):
+                self.tone = _COLOURS.get(code, "text" if code in ("", "0", "39") else self.tone)
+        elif final == "K" and parameters in ("", "0"):
+            del self.rows[-1][self.column :]
+        elif final == "K":
+            self.rows[-1][:] = [] if parameters == "2" else [(" ", "text")] * self.column
+        elif final == "G":
+            self.column = min(_MOVED, max(0, int(parameters[:9] or 1) - 1)) if _number(piece) else 0
+
+
+def _number(piece: str) -> bool:
+    return piece[2:-1].isdigit() or not piece[2:-1]
+
+
+def _line(row: list[Cell]) -> Line:
+    spans: list[Span] = []
+    start = 0
+    for index in range(1, len(row) + 1):
+        if index == len(row) or row[index][1] != row[start][1]:
+            text = "".join(character for character, _ in row[start:index])
+            spans.append(Span(safe(text), row[start][1]))
+            start = index
+    return tuple(spans)

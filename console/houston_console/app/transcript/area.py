@@ -1,0 +1,206 @@
+"""The area in the centre: the transcript and the ways through it: search, numbers, flags, eye."""
+
+import asyncio
+import re
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from houston_console.app.dialogs import Prompt
+from houston_console.app.drawing.frame import subtitle, title
+from houston_console.app.drawing.lines import line, span
+from houston_console.app.eye.eye import Eye
+from houston_console.app.keys import bindings
+from houston_console.app.messages import Failed, Told, say
+from houston_console.app.rollouts.listing import LAST_KNOWN, ending, own_name
+from houston_console.app.source import RolloutSource
+from houston_console.app.transcript.searching import Search
+from houston_console.app.transcript.transcript import Transcript
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store import context
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.queries.rollouts import Rollout
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
+FLAGS = {"errors": "error", "guided": "guidance"}
+
+
+class TrajectoryArea(Vertical):
+    """One rollout's steps and the ways through them."""
+
+    BINDINGS = bindings("find")
+
+    class Hits(Message):
+        """A search has found more; from its thread."""
+
+        def __init__(self, search: Search, steps: list[int], done: bool) -> None:
+            super().__init__()
+            self.search = search
+            self.steps = steps
+            self.done = done
+
+    def __init__(self, home: Home, reader: AsyncReader, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.transcript = Transcript(id="transcript")
+        self.prompt = Prompt(id="prompt", select_on_focus=False)
+        self._home = home
+        self._reader = reader
+        self.source: RolloutSource | None = None
+        self.search: Search | None = None
+        self.searching = ""
+        """A mark for a count that still grows."""
+        self._jumped = False
+
+    def compose(self) -> ComposeResult:
+        """The transcript, and a line to type in that is hidden until it is asked for."""
+        yield self.transcript
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        """Nothing is open yet."""
+        title(self, "2 Trajectory")
+        self.transcript.empty = ()
+
+    def on_unmount(self) -> None:
+        """Let no search go on without a screen."""
+        if self.search is not None:
+            self.search.stop()
+
+    def turn_to(self, source: RolloutSource) -> None:
+        """Let go of the rollout that is open; nothing of another was read yet."""
+        self.end_search()
+        self.source = source
+        self.transcript.clear()
+        self.transcript.empty = line(span(" being read …", "dim"))
+
+    async def open(self, source: RolloutSource, steps: int) -> None:
+        """Show the rollout that was turned to."""
+        await self.transcript.open(source, steps)
+
+    def dress(self, rollout: Rollout | None, down: bool) -> None:
+        """Say in the frame what is open and where the cursor is, and why nothing goes on.
+
+        down: whether there is no daemon, so that what runs is not known.
+        """
+        if rollout is None:
+            return
+        going = rollout.activity and rollout.state == "running" and not down
+        now = f" · {rollout.activity}" if going else ""
+        last = f" {LAST_KNOWN}" if down and rollout.state == "running" else ""
+        name = own_name(rollout.id, rollout.task)
+        title(self, f"2 {rollout.task} · {name} · {rollout.state}{last}{now}")
+        self.transcript.end_with(*ending(rollout))
+        position = self.transcript.position(self.searching)
+        subtitle(self, position)
+
+    # --- search ------------------------------------------------------------------------------
+
+    def ask(self, kind: str) -> None:
+        """Ask for words (`/`) or a step's number (`:`)."""
+        self.prompt.ask(kind, 'words, "a phrase"' if kind == "/" else "step number, +n, -n")
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """What was asked for."""
+        kind, text = self.prompt.kind, event.value.strip()
+        self.prompt.action_leave()
+        if kind == "/":
+            self.start_search(text)
+        elif _NUMBER.fullmatch(text):
+            by = self.transcript.cursor if text[0] in "+-" else 0
+            await self.transcript.go_to(by + int(text))
+        elif text:
+            say(self, Told(f"{text!r} is no step number."))
+
+    def start_search(self, words: str) -> None:
+        """Find steps, in a thread; the first hits move the cursor."""
+        self.end_search()
+        if self.source is None or not words:
+            return
+        self.search = Search(
+            self._home,
+            self.source.rollout,
+            words,
+            self._found,
+            self._search_failed,
+        )
+        self._jumped, self.searching = False, "…"
+        self.transcript.mark([term.text for term in self.search.terms], words)
+        self.search.start()
+
+    def _found(self, search: Search, steps: list[int], done: bool) -> None:
+        """In the thread of the search; posting is safe there."""
+        say(self, self.Hits(search, steps, done))
+
+    def _search_failed(self, search: Search, problem: HoustonError) -> None:
+        say(self, Failed(problem))
+
+    def end_search(self) -> None:
+        """Stop looking and show no hits."""
+        if self.search is not None:
+            self.search.stop()
+            self.search, self.searching = None, ""
+            self.transcript.mark([], "")
+
+    def action_clear(self) -> None:
+        """End the search."""
+        self.end_search()
+
+    async def on_trajectory_area_hits(self, message: Hits) -> None:
+        """More was found."""
+        if message.search is not self.search:
+            return
+        transcript = self.transcript
+        transcript.hits = message.steps
+        self.searching = "" if message.done else "…"
+        say(transcript, Transcript.Moved())
+        if message.steps and not self._jumped:
+            self._jumped = True
+            after = [step for step in message.steps if step >= transcript.cursor]
+            await self._show_hit(after[0] if after else message.steps[-1])
+        elif message.done and not message.steps:
+            say(self, Told(f"No step holds {message.search.query!r}."))
+
+    async def action_hit(self, by: int) -> None:
+        """The next hit or the one before, round the end."""
+        transcript = self.transcript
+        if not transcript.hits:
+            return
+        at = transcript.cursor
+        after = [hit for hit in transcript.hits if (hit > at if by > 0 else hit < at)]
+        rest = after or transcript.hits
+        await self._show_hit(rest[0] if by > 0 else rest[-1])
+
+    async def _show_hit(self, step: int) -> None:
+        transcript = self.transcript
+        await transcript.go_to(step, open=True)
+        transcript.reveal_match(step)
+
+    # --- flags and the eye -------------------------------------------------------------------
+
+    async def action_flagged(self, column: str, forward: bool) -> None:
+        """The nearest step with errors, or with guidance."""
+        if self.source is None:
+            return
+        step = await self.source.neighbour(self.transcript.cursor, column, forward)
+        if step is None:
+            side = "after" if forward else "before"
+            say(self, Told(f"No {FLAGS[column]} {side} step {self.transcript.cursor}."))
+        else:
+            await self.transcript.go_to(step)
+
+    async def action_eye(self) -> None:
+        """Exactly what the model was given at the step with the cursor."""
+        step = max(1, self.transcript.cursor)
+        if self.source is None:
+            return
+        try:
+            request = await self._reader.run(context.at(self.source.rollout, step))
+            view = await asyncio.to_thread(context.complete, request)
+        except HoustonError as problem:
+            say(self, Failed(problem))
+        else:
+            await self.app.push_screen(Eye(view, step))

@@ -1,0 +1,129 @@
+"""Moving in a trajectory, and folding its steps: the keys of the transcript."""
+
+from houston_console.app.drawing.lines import plain
+from houston_console.app.keys import bindings
+from houston_console.app.messages import say
+from houston_console.app.transcript.view import TranscriptView
+
+
+class Transcript(TranscriptView):
+    """The steps of a rollout; row 0 is the task, row i is step i."""
+
+    BINDINGS = bindings("trajectory")
+
+    # --- moving ------------------------------------------------------------------------------
+
+    def put_cursor(self, number: int) -> None:
+        """Stand on the row `number`; its first line, and as much of it as fits, is visible."""
+        row = max(0, min(number, self.steps))
+        if row != self.steps:
+            self._let_go()
+        changed, self.cursor = row != self.cursor, row
+        top, height = self.folds.top(row), self._bottom(row) - self.folds.top(row)
+        first = round(self.scroll_y)
+        if top < first:
+            self._scroll(top)
+        elif top + height > first + self._height:
+            self._scroll(min(top, top + height - self._height))
+        self.refresh()
+        if changed:
+            say(self, self.Moved())
+
+    async def go_to(self, row: int, open: bool = False) -> None:
+        """Jump to a row, a third down the screen; the rows around it are read first."""
+        row = max(0, min(row, self.steps))
+        if open:
+            self.folds.set_open(row, True)
+        if open or row != self.steps:
+            self._let_go()
+        self.cursor = row
+        self._scroll(self.folds.top(row) - self._height // 3)
+        await self.settle()
+        if self.folds.height(row) > 1:
+            self._scroll(self.folds.top(row) - min(3, self._height // 3))
+        if self.following:
+            self._to_end()
+        self._strips.clear()
+        self.refresh()
+        say(self, self.Moved())
+
+    def reveal_match(self, row: int) -> None:
+        """Show the first line of an unfolded row in which a search found something."""
+        for offset, parts in enumerate(self.pages.wrapped(row) or []):
+            low = plain(parts).lower()
+            if offset and any(needle.lower() in low for needle in self.needles):
+                break
+        else:
+            return
+        number, first = self.folds.top(row) + offset, round(self.scroll_y)
+        if not first < number < first + self._height:
+            self._scroll(number - self._height // 3)
+
+    def action_down(self) -> None:
+        """Through an unfolded step line by line, then to the next."""
+        if self._bottom(self.cursor) > round(self.scroll_y) + self._height:
+            self._scroll(round(self.scroll_y) + 1)
+        else:
+            self.put_cursor(self.cursor + 1)
+
+    def action_up(self) -> None:
+        """The same upwards; into the step before from its end."""
+        if self.folds.top(self.cursor) < round(self.scroll_y):
+            self._let_go()
+            self._scroll(round(self.scroll_y) - 1)
+        elif self.cursor:
+            self._let_go()
+            self.cursor -= 1
+            last = self.folds.top(self.cursor) + self.folds.height(self.cursor) - 1
+            if last < round(self.scroll_y):
+                self._scroll(last)
+            self.refresh()
+            say(self, self.Moved())
+
+    def action_page(self, by: int) -> None:
+        """A page; the cursor comes along."""
+        if by < 0:
+            self._let_go()
+        self._scroll(max(0, round(self.scroll_y) + by * (self._height - 1)))
+        inside = round(self.scroll_y) + (0 if by < 0 else self._height - 1)
+        self.cursor = self.folds.at(inside)[0]
+        self.refresh()
+        say(self, self.Moved())
+
+    def action_top(self) -> None:
+        """The task."""
+        self.put_cursor(0)
+
+    def action_follow(self) -> None:
+        """The newest step, and stay with it."""
+        self.cursor = self.steps
+        self._follow()
+        self._strips.clear()
+        self._to_end()
+        self.refresh()
+
+    # --- folding -----------------------------------------------------------------------------
+
+    def action_fold(self) -> None:
+        """Unfold or fold the step at the cursor."""
+        open = not self.folds.is_open(self.cursor)
+        self._held_end = open and self.following and self.cursor == self.steps
+        if self.cursor != self.steps or open:
+            self._let_go()
+        top = self.folds.top(self.cursor)
+        self.folds.set_open(self.cursor, open)
+        self._unfolding = self.cursor if open else -1
+        wrapped = self.pages.wrapped(self.cursor)
+        if open and wrapped is not None:
+            self.folds.measured(self.cursor, len(wrapped))
+            self._unfolded(self.cursor)
+        self._redraw()
+        if top < round(self.scroll_y):
+            self._scroll(top)
+
+    def action_fold_all(self) -> None:
+        """Unfold every step, or fold them all; the step at the cursor stays in view."""
+        self.folds.set_all(not self.folds.all_open)
+        self.pages.drop_all_wrapped()
+        self._redraw()
+        self._scroll(self.folds.top(self.cursor) - self._height // 3)

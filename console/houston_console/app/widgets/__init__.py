@@ -1,1 +1,0 @@
-"""What is on the screen. Widgets show state and lines made elsewhere; they read no database."""
