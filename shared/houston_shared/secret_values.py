@@ -6,7 +6,7 @@ and tells its children by `HOUSTON_SECRETS`; a process that was told nothing goe
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from houston_shared.config import Configuration, Secrets
-from houston_shared.redaction import SHORTEST, Redactor, placeholders
+from houston_shared.redaction import SHORTEST, Redactor
 
 VARIABLE = "HOUSTON_SECRETS"
 
@@ -80,12 +80,6 @@ def redact_all(value: Any) -> Any:
 def restored(text: str) -> str:
     """`text` with `[secret:NAME]` as the value again: only for an environment that a task gives."""
     return redactor().restored(text)
-
-
-def unknown(texts: Iterable[str]) -> list[str]:
-    """Names that `texts` give as `[secret:NAME]` and that stand for no value here."""
-    found = (name for text in texts for name in placeholders(text))
-    return [name for name in dict.fromkeys(found) if name not in redactor().names]
 
 
 def too_short(environment: Mapping[str, str], rules: Secrets) -> list[str]:

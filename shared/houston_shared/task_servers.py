@@ -19,7 +19,8 @@ class Http(Settings, frozen=True):
     patience_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
     """How long a request is tried again, where that is safe, before the agent is told."""
     api_key_env: str = ""
-    """Variable of the daemon's environment whose value is sent as a bearer token."""
+    """Variable of the daemon's environment whose value is sent as a bearer token: a secret
+    (`[secrets]` of houston.toml) of at least 8 characters, taken out of whatever is stored."""
     score: bool = True
     """Whether `/score` says how well the agent did."""
 

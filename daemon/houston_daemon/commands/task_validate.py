@@ -10,10 +10,10 @@ from houston_daemon.environments.registry import kind
 from houston_daemon.service.rollouts import check_file, gpus, hidden, hosts
 from houston_daemon.service.task_checks import check_names
 from houston_daemon.service.trial import evaluate
-from houston_shared import out
+from houston_shared import out, task_keys
 from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.errors import ConfigurationError, ExitCode
-from houston_shared.secret_values import install, unknown
+from houston_shared.secret_values import install
 from houston_shared.task import LoadedTask, Task, load_task
 from houston_shared.task_tables import DATA, Evaluate
 
@@ -52,10 +52,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.line(f"{task.file}: {task.task.name} can be started")
         for key, value in found.items():
             out.line(f"  {key:<12} {value}")
-    for name in unknown(task.task.environment_variables.values()):
+    for where, name in task_keys.missing(task.task):
         out.note(
-            f"warning: [secret:{name}] stands for nothing in this shell; `houston rollout start` "
-            "is refused unless the daemon was started with it."
+            f"warning: `{where}` names {name}, which is no secret of this shell; `houston rollout "
+            "start` is refused unless the daemon was started with it."
         )
     return int(ExitCode.DONE if scored else ExitCode.FAILED)
 

@@ -20,7 +20,6 @@ from houston_daemon.hosts.errors import HostAway, NeedsPerson
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor
 from houston_daemon.rollout.budgets import Budgets, Scores
-from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.ending import Unscored
 from houston_daemon.rollout.forking import Forker
 from houston_daemon.rollout.line import Line
@@ -32,7 +31,7 @@ from houston_daemon.rollout.sampling import WAITS, Sampler
 from houston_daemon.rollout.system_prompt import system_prompt, task_message
 from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.rollout.watching import watching
-from houston_shared import wire
+from houston_shared import task_keys, wire
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
 from houston_shared.real_user import disarm
@@ -94,18 +93,23 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
         tries += 1
 
 
-async def installed(environment: str, line: Line) -> None:
-    """Have the package that brings an environment; without it, pause until one resumes.
+async def provided(task: Task, line: Line) -> None:
+    """Have what the node gives to a task: the package that brings its environment, and the keys
+    that it names. Without them, pause until a person resumes.
 
-    It is no fault of the rollout: the daemon may run where it is not installed. Raises Leaving.
+    It is no fault of the rollout: the daemon may run where they are not. Raises Leaving.
     """
-    while True:
-        try:
-            kind(environment)
-            return
-        except ConfigurationError as problem:
-            await line.store(wire.Moved, state="paused", by="host", reason=str(problem))
+    while lacking := _lacking(task):
+        await line.store(wire.Moved, state="paused", by="host", reason=lacking)
         await line.safe_point()
+
+
+def _lacking(task: Task) -> str:
+    try:
+        kind(task.environment)
+    except ConfigurationError as problem:
+        return str(problem)
+    return " ".join(task_keys.words(*missing[0])) if (missing := task_keys.missing(task)) else ""
 
 
 async def opened(environment: Environment, line: Line, begun: bool) -> None:
@@ -147,17 +151,18 @@ def has_begun(welcome: wire.Welcome) -> bool:
 
 
 def environment_of(
-    welcome: wire.Welcome, task: Task, window: int | None, clock: ActiveClock, gpus: Gpus
+    welcome: wire.Welcome, task: Task, window: int | None, line: Line, gpus: Gpus
 ) -> Environment:
     """The rollout's environment; nothing is touched before its `open`."""
     tokens = fitting.limits(task.budget, window).observation
     return make_environment(
         welcome.spec,
         task,
-        waiting_for_slot=clock.hold,
+        waiting_for_slot=line.clock.hold,
         observation_characters=tokens * CHARACTERS_PER_TOKEN,
         owner=welcome.home,
         gpus=gpus,
+        lease=line.lease,
     )
 
 

@@ -19,8 +19,8 @@ from houston_daemon.rollout.begin import (
     begin,
     environment_of,
     has_begun,
-    installed,
     opened,
+    provided,
     ready_engine,
 )
 from houston_daemon.rollout.clock import ActiveClock
@@ -155,11 +155,9 @@ class Life:
         line.activity = "starting"
         await line.safe_point()
         task = parse_task(welcome.spec.task)
-        await installed(task.environment, line)
+        await provided(task, line)
         self._engine, settings = await ready_engine(welcome.spec, self._url, line)
-        self._environment = environment_of(
-            welcome, task, self._engine.window, line.clock, self._gpus
-        )
+        self._environment = environment_of(welcome, task, self._engine.window, line, self._gpus)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
         await opened(self._environment, line, begun=has_begun(welcome))

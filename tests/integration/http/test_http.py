@@ -269,15 +269,27 @@ def test_the_manuals_task_runs_and_is_branched_in_the_world_of_its_seed(tmp_path
     server, station = Server(tmp_path), Station(tmp_path)
     try:
         goal = '3 + body["seed"] % 10**6'  # seed 0 counts to the manual's 3
-        server.start(lambda text: text.replace('body["settings"]["goal"]', goal))
+        echo = 'json.dumps({**does(body), "text": self.headers["Authorization"]}'
+        server.start(
+            lambda text: text.replace('body["settings"]["goal"]', goal).replace(
+                "json.dumps(does(body)", echo
+            )
+        )
+        station.environment["SIMULATOR_KEY"] = key = "opens every door"
         station.start()
-        (tmp_path / "task.toml").write_text(TASK.replace("8900", str(server.port)))
+        text = TASK.replace("8900", str(server.port))
+        text = text.replace("[settings]", 'api_key_env = "SIMULATOR_KEY"\n[settings]')
+        (tmp_path / "task.toml").write_text(text)
         calls = [[{"name": "count", "arguments": {"number": n}}] for n in (1, 2, 3)]
         script = station.script([{"thought": "t", "calls": one} for one in calls])
         words = (str(tmp_path / "task.toml"), "--engine", script, "--seed", "0")
         (row,) = station.json("rollout", "start", *words)
         record = station.ended(row["rollout"])
         assert record["state"] == "finished", json.dumps(record)
+        steps = station.steps(row["rollout"])
+        assert "Bearer [secret:SIMULATOR_KEY]" in steps[0]["observation"]
+        assert key not in json.dumps([steps, station.json("context", row["rollout"], "2")])
+        assert key not in station.log(10_000)
         score = "SELECT best_score FROM rollouts WHERE id = ?"
         assert station.query(score, row["rollout"]) == [(100.0,)]
         (made,) = station.json("rollout", "branch", row["rollout"], "--at", "1")

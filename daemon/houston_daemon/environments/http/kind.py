@@ -11,7 +11,7 @@ def _make(making: Making) -> Environment:
     from houston_daemon.environments.http.environment import HttpEnvironment
 
     variable = making.task.http.api_key_env
-    key = os.environ.get(variable, "") if variable else ""
+    key = os.environ.get(variable, "").strip() if variable else ""  # a file's newline is none
     return HttpEnvironment(making.spec, making.task, making.characters, key)
 
 

@@ -16,11 +16,11 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps import states
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Rollout, Store
+from houston_shared import task_keys
 from houston_shared.errors import ExitCode
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec, TaskRecord
-from houston_shared.redaction import SHORTEST
-from houston_shared.secret_values import redact, redact_all, unknown
+from houston_shared.secret_values import redact, redact_all
 from houston_shared.store.blobs import read
 from houston_shared.store.bodies import CancelAsked, StopAskedBy, StoredSpec
 from houston_shared.task import Task, parse_task
@@ -72,12 +72,8 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
 
 def _refuse_unknown(task: Task) -> None:
     """A key that is not here would reach the agent's programs as its placeholder."""
-    if names := unknown(task.environment_variables.values()):
-        raise denial(
-            f"`environment_variables` names [secret:{names[0]}], and the daemon's environment has "
-            f"no secret {names[0]} of at least {SHORTEST} characters.",
-            f"Start the daemon with {names[0]} set; [secrets] says which variables are secrets.",
-        )
+    if missing := task_keys.missing(task):
+        raise denial(*task_keys.words(*missing[0]))
 
 
 def without_secrets(spec: RolloutSpec) -> RolloutSpec:
