@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from houston_daemon.environments.workstation.files import actions
 from houston_daemon.environments.workstation.files.confine import PathRefused
 from houston_daemon.environments.workstation.hosts.files_there import FilesThere
 from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalMissing
+from houston_daemon.hosts.ssh import host as far_host
 from houston_daemon.hosts.ssh import link
 from houston_daemon.hosts.ssh.host import SshHost, SshTerminal
 from houston_daemon.hosts.ssh.messages import Hello
@@ -35,10 +37,11 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 async def make(sshd: Sshd) -> AsyncIterator[Make]:
     made: list[SshHost] = []
 
-    def host(rollout: str) -> SshHost:
+    def host(rollout: str, lease: int = 1) -> SshHost:
         hello = Hello(
             version="0.1.0",
             rollout=rollout,
+            lease=lease,
             root=sshd.host.host_root,
             key="k",
             owner="here:/home",
@@ -186,6 +189,50 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
         await host.destroy_terminals()
         await host.close()
         own.close()
+
+
+async def test_a_worker_that_wakes_is_refused_beside_its_successor(make: Make) -> None:
+    first, later = make("leased", lease=1), make("leased", lease=2)
+    await first.prepare(None)
+    await later.prepare(None, begun=True)
+    terminal = await later.terminal("main", create=True)
+    await terminal.run("sleep 60")
+    stop = asyncio.Event()
+    waiting = asyncio.create_task(terminal.wait(60, stop))
+    said = "A later worker of leased is at work there (lease 2, not 1)"
+    async with asyncio.timeout(30):
+        while said not in await _why_away(first):  # noqa: ASYNC110 it is told when it asks
+            await asyncio.sleep(0.05)
+    stop.set()
+    assert (await waiting).busy, "its successor is not cut off"
+
+
+async def _why_away(host: SshHost) -> str:
+    try:
+        await host.present()
+    except HostAway as away:
+        return away.why
+    return ""
+
+
+async def test_a_far_end_that_does_not_answer_to_hello_is_no_host(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_host, "HELLO_SECONDS", 0.3)
+    monkeypatch.setattr(link, "_FIRST_TRIES", 1)
+    host = make("hangs")
+    note = Path(host._hello.root) / "serving" / "hangs.json"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(note)  # whoever reads it hangs, as on a disk that is away
+    try:
+        with pytest.raises(HostAway, match=r"no answer to hello within 0\.3 s"):
+            await host.prepare(None)
+    finally:
+        monkeypatch.undo()
+        released = os.open(note, os.O_RDWR)
+        note.unlink()
+        os.close(released)
+    await _back(host)
 
 
 async def test_many_rollouts_that_begin_at_once_share_connections(make: Make, sshd: Sshd) -> None:
