@@ -76,7 +76,7 @@ step and shown by `houston steps`, `houston rollout list` (of the last {last} st
 have not ended), both with `--json` too (`attention`: names; `attention_reasons`: by name, why), and
 counted in `houston_attention_total`. Thresholds are the task's, in [`[attention]`](task-file.md);
 0 turns a signal off. The set has version {version}; a step keeps the version that it was looked at
-with."""
+with. Packages bring further ones ([extending](extending.md))."""
 
 
 def signals_page() -> str:

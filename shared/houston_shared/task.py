@@ -126,6 +126,8 @@ class Attention(Settings, frozen=True):
     """`near_budget`: share of the steps or of the active time that is left."""
     evaluations_left: Window = 1
     """`near_budget`: submissions left when one is used."""
+    signals: tuple[Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,39}$")], ...] = ()
+    """Signals that installed packages bring, which are looked at, too (docs/extending.md)."""
 
 
 class Sampling(Settings, frozen=True):

@@ -31,6 +31,7 @@ from houston_daemon.rollout.sampling import WAITS, Sampler
 from houston_daemon.rollout.system_prompt import system_prompt, task_message
 from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.rollout.watching import watching
+from houston_daemon.supervision.attention.catalog import chosen
 from houston_shared import task_keys, wire
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
@@ -94,7 +95,7 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
 
 
 async def provided(task: Task, line: Line) -> None:
-    """Have what the node gives to a task: the package that brings its environment, and the keys
+    """Have what the node gives to a task: packages that bring its environment and signals, and keys
     that it names. Without them, pause until a person resumes.
 
     It is no fault of the rollout: the daemon may run where they are not. Raises Leaving.
@@ -107,6 +108,7 @@ async def provided(task: Task, line: Line) -> None:
 def _lacking(task: Task) -> str:
     try:
         kind(task.environment)
+        chosen(task.attention.signals)
     except ConfigurationError as problem:
         return str(problem)
     return " ".join(task_keys.words(*missing[0])) if (missing := task_keys.missing(task)) else ""

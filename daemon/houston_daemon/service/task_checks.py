@@ -4,12 +4,13 @@ from pathlib import Path
 
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox import activation
+from houston_daemon.supervision.attention.catalog import chosen
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task import LoadedTask
 
 
 def check_names(task: LoadedTask) -> None:
-    """Raise ConfigurationError for a tool that is none, or a mapped path that is not here."""
+    """Raise ConfigurationError for a tool or signal that is none, or a path that is not here."""
     definition = task.task
     try:
         found = kind(definition.environment)
@@ -17,6 +18,11 @@ def check_names(task: LoadedTask) -> None:
         cause = f"{task.file}: `environment`: {problem.cause}"
         raise ConfigurationError(cause, problem.effect, problem.next) from None
     found.check(task)
+    try:
+        chosen(definition.attention.signals)
+    except ConfigurationError as problem:
+        cause = f"{task.file}: `attention.signals`: {problem.cause}"
+        raise ConfigurationError(cause, problem.effect, problem.next) from None
     mapped = definition.mapped
     for key, paths in (("read", mapped.read), ("devices", mapped.devices)):
         for path in paths:

@@ -17,7 +17,9 @@ name = "coin"
 instructions = "Guess."
 environment = "{environment}"
 [settings]
-sides = ["heads", "heads"]
+sides = ["{side}", "{side}"]
+[attention]
+signals = [{signal}]
 """
 
 
@@ -42,7 +44,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
     packages = tmp_path / "packages"
     packages.mkdir()
     install(packages, PACKAGE, CODE)
-    broken = PACKAGE.replace("coin", "broken").replace("dice", "bad")
+    broken = PACKAGE.replace("coin", "broken").replace("dice", "bad").replace("bad_luck", "omen")
     install(packages, broken, "import no_such_library_here\n")
     made.environment["PYTHONPATH"] = str(packages)
     configuration = ENGINE + ENGINE.replace("dice", "bad")
@@ -70,9 +72,9 @@ def test_a_daemon_without_the_package_waits_for_a_person(station: Station) -> No
     assert record["paused_by"] == "host" and "workstation" in record["reason"]
 
 
-def task(station: Station, environment: str) -> str:
-    file = station.folder / f"{environment}.toml"
-    file.write_text(TASK.format(environment=environment))
+def task(station: Station, environment: str, side: str = "heads", signal: str = "") -> str:
+    file = station.folder / f"{environment}-{side}.toml"
+    file.write_text(TASK.format(environment=environment, side=side, signal=signal))
     return str(file)
 
 
@@ -86,6 +88,19 @@ def test_the_manuals_environment_and_engine_run(station: Station) -> None:
     assert station.query("SELECT best_score FROM rollouts") == [(100.0,)]
     (head,) = station.json("context", row["rollout"], "1")
     assert "Sides: ['heads', 'heads']" in head["rendered"]
+
+    (lost,) = station.json(
+        "rollout", "start", task(station, "coin", "tails", '"bad_luck"'), "--engine", "dice"
+    )
+    assert station.ended(lost["rollout"])["state"] == "finished"
+    assert [one["attention"] for one in station.steps(row["rollout"])] == [[]]
+    assert "bad_luck" in station.steps(lost["rollout"])[0]["attention"]
+    for rollout, score in ((row["rollout"], 100), (lost["rollout"], 0)):
+        said = station.run("rollout", "show", rollout).stdout
+        assert f"{score} at step 1\n" in said, "a score that used a submission"
+    for name, why in (("luck", "there are: "), ("error", "Houston's own")):
+        wrong = task(station, "coin", "tails", f'"{name}"')
+        assert why in station.run("task", "validate", wrong, code=78).stderr
 
     none = station.run("task", "validate", task(station, "coinn"), code=78)
     for name in ("workstation", "search_qa", "python", "http", "mcp", "coin"):

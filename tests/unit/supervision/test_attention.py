@@ -1,5 +1,7 @@
 """Which steps ask for a look, and in what words: a table of short histories for every signal."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -287,3 +289,19 @@ def test_a_watch_that_begins_anywhere_finds_the_same(limits: Attention) -> None:
 
 def test_an_empty_step_has_no_signal() -> None:
     assert signals(Window([StepSeen(1, (), None)], Left(steps_left=1)), Attention()) == {}
+
+
+@pytest.mark.parametrize("gives", ["raise KeyError('x')", "return 3"])
+def test_a_packages_signal_that_is_broken_marks_the_step_and_ends_nothing(
+    gives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "houston_moon.py").write_text(f"def full(window, limits):\n    {gives}\n")
+    info = tmp_path / "houston_moon-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: houston-moon\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[houston.signals]\nfull = houston_moon:full\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "houston_moon", raising=False)
+    one = StepSeen(1, (), None)
+    found = Watch(Attention(signals=("full",))).step(one, Left(steps_left=1))
+    assert "the code of this signal failed" in found["full"]

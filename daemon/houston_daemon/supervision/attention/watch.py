@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
-from houston_daemon.supervision.attention.catalog import signals
+from houston_daemon.supervision.attention.catalog import chosen, signals
 from houston_daemon.supervision.attention.window import (
     Left,
     StepSeen,
@@ -19,8 +19,12 @@ class Watch:
     """The last closed steps of a rollout, as many as signals look at."""
 
     def __init__(self, limits: Attention, records: Iterable[StepRecord] = ()) -> None:
-        """records: closed steps of before, in order; those that are too old are left out."""
+        """records: closed steps of before, in order; those that are too old are left out.
+
+        Raises ConfigurationError for a signal of a package that is not there.
+        """
         self._limits = limits
+        self._signals = chosen(limits.signals)
         self._steps: deque[StepSeen] = deque(maxlen=horizon(limits))
         for record in records:
             self.again(record)
@@ -33,4 +37,4 @@ class Watch:
     def step(self, step: StepSeen, left: Left) -> dict[str, str]:
         """Take a step that closes now; its signals with their reasons."""
         self._steps.append(step)
-        return signals(Window(tuple(self._steps), left), self._limits)
+        return signals(Window(tuple(self._steps), left), self._limits, self._signals)
