@@ -109,6 +109,26 @@ async def test_special_files_are_called_what_they_are(kind: str, station: Statio
     assert created.text == f"Error: 'x' is a {kind} and is not replaced."
 
 
+async def test_a_link_to_a_name_that_is_no_text_leads_there_and_back(station: Station) -> None:
+    """The state that is saved after each action, and the journal, hold text only."""
+    odd = r"$(printf 'd\xff')"
+    made = await station(
+        "run_command",
+        command=f'mkdir "{odd}" && ln -s "{odd}" to && echo hay > to/f && ln -s f "to/{odd}"',
+    )
+    assert made.success, made.text
+    assert "1 hay" in (await station("open_file", path="to/f")).text
+    edited = await station("edit_file", path="to/f", start=1, end=1, content="straw")
+    assert (edited.success, edited.fields["blind"], edited.fields["path"]) == (True, False, "to/f")
+    await station.again()
+    assert "Open: to/f, 6 bytes" in (await station("get_file_info")).text
+    assert (await station("create_file", filename="to/new", content="x")).success
+    found = await station("search_dir", search_term="straw", dir_path="to")
+    assert "to/f:1: straw" in found.text
+    closed = await station.environment.close_step(5)
+    assert len(closed.files) == 4
+
+
 GONE: list[tuple[str, dict[str, Any]]] = [
     ("run_command", {"command": "ls", "session_id": "new"}),
     ("create_session", {"session_id": "other"}),

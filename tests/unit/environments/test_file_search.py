@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.files.actions import FindFile, SearchDir
+from houston_daemon.environments.workstation.files.actions import FindFile, SearchDir, SearchFile
 from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
 from houston_daemon.environments.workstation.files.search import FileSearch, Limit
 from tests.unit.environments.conftest import Files
@@ -133,3 +133,12 @@ def test_a_search_that_ran_out_of_time_says_so(workspace: Path) -> None:
     cancelled = Limit()
     cancelled.cancelled.set()
     assert not search.find_file(FindFile(file_name="*"), cancelled).complete
+
+
+async def test_a_line_without_end_is_searched_as_long_as_a_search_may_take(files: Files) -> None:
+    with (files.root / "big").open("wb") as file:
+        file.write(b"text " * 2_000)
+        file.truncate(1 << 40)
+    call = SearchFile(search_term="needle", file_path="big")
+    found = FileSearch(Confined(files.root)).search_file(call, Limit(0.1))
+    assert (found.total_results, found.complete) == (0, False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.environments.workstation.files import edit, window
 from houston_daemon.environments.workstation.files.confine import PathRefused
 from tests.unit.environments.conftest import Files
 
@@ -128,6 +129,30 @@ async def test_two_gigabytes_of_one_line_are_not_loaded(files: Files) -> None:
     assert second.endswith("more bytes in this line]")
     assert window.total_lines is None
     assert peak < 20 << 20
+
+
+async def test_a_hole_of_any_size_is_given_up_in_time(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command makes a terabyte in no time; nobody waits for it to be read."""
+    for module in (window, edit):
+        monkeypatch.setattr(module, "_SECONDS", 0.1)
+    sparse(files.root / "big", b"text\n" * 2_000, 1 << 40)
+    for name, arguments in (
+        ("open_file", {"path": "big", "line_number": 9_000}),
+        ("edit_file", {"path": "big", "start": 1, "end": 1, "content": "x"}),
+    ):
+        with pytest.raises(PathRefused, match=r"longer than 0\.1 s"):
+            await files(name, **arguments)
+    assert os.listdir(files.root) == ["big"]
+
+
+async def test_an_edit_keeps_holes(files: Files) -> None:
+    sparse(files.root / "big", b"text\n" * 2_000, 40 << 20)
+    before = (files.root / "big").stat().st_blocks
+    await files("edit_file", path="big", start=1, end=1, content="longer")
+    after = (files.root / "big").stat()
+    assert (after.st_size, after.st_blocks < before + 8_192) == ((40 << 20) + 2, True)
 
 
 async def test_any_line_of_a_large_file_is_reached(files: Files) -> None:

@@ -39,7 +39,8 @@ class Place(NamedTuple):
     name: str
     """`.` for the folder itself."""
     path: str
-    """The place relative to the workspace, `.` for the workspace."""
+    """The place relative to the workspace, `.` for the workspace; where a link on the way leads to
+    names that are no text, the path as it was asked for."""
 
 
 class Confined:
@@ -142,8 +143,14 @@ class _Walk:
             elif ahead:
                 self._down(name)
             else:
-                return Place(self._folders[-1], name, "/".join([*self._names, name]))
-        return Place(self._folders[-1], ".", "/".join(self._names) or ".")
+                return Place(self._folders[-1], name, self._text([*self._names, name], path))
+        return Place(self._folders[-1], ".", self._text(self._names, path))
+
+    @staticmethod
+    def _text(names: list[str], asked: str) -> str:
+        """The names as a path that can be written down, and that leads there again."""
+        found = "/".join(names) or "."
+        return asked if any("\ud800" <= c <= "\udfff" for c in found) else found
 
     def _parts(self, path: str) -> list[str]:
         """Components still to walk; an absolute path starts again at the root."""

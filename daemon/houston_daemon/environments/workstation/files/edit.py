@@ -34,6 +34,8 @@ from houston_shared.faults import point
 _AROUND = 5
 """Lines shown before and after an edit."""
 _MOST_SHOWN = 60
+_SECONDS = 60.0
+"""Longest edit: all the rest of the file is read and written again."""
 
 
 class FileEdit:
@@ -64,7 +66,7 @@ class FileEdit:
                 error=f"end ({call.end}) may not be before start - 1 ({call.start - 1}); "
                 "end = start - 1 inserts before line start."
             )
-        with self._confined.file(call.path) as (found, place), reader(found) as file:
+        with self._confined.file(call.path) as (found, place), reader(found, _SECONDS) as file:
             before = os.fstat(found)
             if file_lines.is_binary(file):
                 return Failed(error=f"{place.path} is binary; lines of it cannot be edited.")
@@ -163,9 +165,13 @@ def _ends_with_feed(file: BinaryIO, size: int) -> bool:
 
 
 def _copy(source: BinaryIO, into: BinaryIO, start: int, stop: int) -> None:
+    """Copy a span of bytes; a block of zeros becomes a hole, as most of them were."""
     source.seek(start)
     while start < stop and (block := source.read(min(file_lines.BLOCK, stop - start))):
-        into.write(block)
+        if block.count(0) == len(block):
+            into.seek(len(block), os.SEEK_CUR)
+        else:
+            into.write(block)
         start += len(block)
 
 
@@ -181,6 +187,7 @@ def _replace(place: Place, mode: int, write: Callable[[BinaryIO], None]) -> None
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
+            file.truncate()  # it may end with a hole
             os.fchmod(file.fileno(), mode)
         point("worker.file.before")
         os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)

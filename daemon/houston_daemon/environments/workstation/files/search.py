@@ -164,9 +164,10 @@ def _collect(file: BinaryIO, term: bytes, path: str, matches: list[Match], limit
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or file_lines.is_binary(file):
         return 0
     file.seek(0)
-    count, number = 0, 1
+    count, number, pieces = 0, 1, 0
     rest, hit = b"", False  # of the current line: the end of its last piece, whether it counted
     while piece := file.readline(_PIECE):
+        pieces += 1
         joined = rest + piece
         if not hit and term in joined:
             hit, count = True, count + 1
@@ -176,7 +177,7 @@ def _collect(file: BinaryIO, term: bytes, path: str, matches: list[Match], limit
             number, rest, hit = number + 1, b"", False
         else:
             rest = piece[-len(term) :]
-        if number % 1_000 == 0 and limit.over():
+        if pieces % 1_000 == 0 and limit.over():
             break
     return count
 

@@ -3,21 +3,24 @@
 Runs in a thread; touches the workspace through `Confined` only; holds no more than a window.
 """
 
+import io
 import os
 import time
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from houston_daemon.environments.observation import Failed
 from houston_daemon.environments.workstation.files import actions as act
 from houston_daemon.environments.workstation.files import lines as file_lines
-from houston_daemon.environments.workstation.files.confine import Confined
+from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
 from houston_daemon.environments.workstation.files.observations import FileWindow, Info
 from houston_daemon.environments.workstation.state import OpenFile, State
 
 DEFAULT_LINES = 100
 _OVERLAP = 2
 """Lines that two windows share when scrolling."""
+_SECONDS = 20.0
+"""Longest reading of one file: a hole can make any size in no time."""
 
 
 class FileView:
@@ -113,9 +116,31 @@ def version(found: os.stat_result) -> str:
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 
 
-def reader(descriptor: int) -> BinaryIO:
-    """A buffered file over a copy of `descriptor`."""
-    return os.fdopen(os.dup(descriptor), "rb")
+def reader(descriptor: int, seconds: float | None = None) -> BinaryIO:
+    """A buffered file over a copy of `descriptor`.
+
+    seconds: how long it may be read, `_SECONDS` where it is not said; later, that raises
+    PathRefused.
+    """
+    seconds = _SECONDS if seconds is None else seconds
+    # A BufferedReader is what open() gives for "rb"; only its type says less.
+    return cast(BinaryIO, io.BufferedReader(_Bounded(os.dup(descriptor), seconds), 1 << 16))
+
+
+class _Bounded(io.FileIO):
+    """A file that is read until a time is over."""
+
+    def __init__(self, descriptor: int, seconds: float) -> None:
+        super().__init__(descriptor)
+        self._seconds, self._end = seconds, time.monotonic() + seconds
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        if time.monotonic() > self._end:
+            raise PathRefused(
+                f"Reading the file took longer than {self._seconds:g} s and was given up; "
+                "run_command can look into a part of it."
+            )
+        return super().readinto(buffer)
 
 
 def _none_open() -> Failed:
