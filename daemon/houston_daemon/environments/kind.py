@@ -24,6 +24,8 @@ class Making:
     """The home whose rollout it is."""
     gpus: Gpus = field(default_factory=dict)
     """What it has leased."""
+    lease: int = 0
+    """Of the worker that makes it: other machines refuse an older one."""
 
 
 def _sound(task: LoadedTask) -> None:

@@ -39,14 +39,14 @@ class Line:
         self.activity = ""
         """What the worker does now, a few words; shown to people."""
         self._client = client
-        self._lease = lease
+        self.lease = lease
 
     async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
         """Say one thing and return when it is on disk; waiting for that is no active time.
 
         Raises as `IngestClient.ask` does.
         """
-        message = kind(rollout=self.rollout, lease=self._lease, active_us=self.clock.us(), **fields)
+        message = kind(rollout=self.rollout, lease=self.lease, active_us=self.clock.us(), **fields)
         with self.clock.excluded():
             return await self._client.ask(message, wire.Ack)
 
@@ -55,7 +55,7 @@ class Line:
         found: list[StepRecord] = []
         while True:
             message = wire.ReadSteps(
-                rollout=self.rollout, lease=self._lease, active_us=self.clock.us(), step=first
+                rollout=self.rollout, lease=self.lease, active_us=self.clock.us(), step=first
             )
             with self.clock.excluded():
                 page = await self._client.ask(message, wire.Steps)
@@ -88,7 +88,7 @@ class Line:
         waiting = self._client.kept_waiting
         return wire.Heartbeat(
             rollout=self.rollout,
-            lease=self._lease,
+            lease=self.lease,
             active_us=self.clock.us(),
             activity=f"waiting: {waiting}" if waiting else redact(self.activity),
         )

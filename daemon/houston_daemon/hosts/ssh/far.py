@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _SILENT_SECONDS = 60.0
 _ENDING_SECONDS = 5.0
+_LAST_SECONDS = 60
+"""Within which it is gone when the near end is."""
 
 
 async def serve(serving: Serving) -> None:
@@ -37,6 +39,7 @@ async def serve(serving: Serving) -> None:
     try:
         await far.listen(reader)
     finally:
+        signal.alarm(_LAST_SECONDS)  # a disk that hangs must not keep it: others come after it
         await far.end()
 
 

@@ -9,7 +9,7 @@ import logging
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -20,12 +20,17 @@ from houston_daemon.hosts.protocol import Finished, Snapshot, TerminalStatus
 from houston_daemon.hosts.ssh import left, parcels
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh.link import Link
-from houston_daemon.hosts.ssh.session import Session
+from houston_daemon.hosts.ssh.session import Cut, Session
 from houston_daemon.hosts.ssh.settings import command_line, control
 from houston_shared.config_hosts import Host as Settings
 from houston_shared.errors import HoustonError
 
 log = logging.getLogger(__name__)
+
+HELLO_SECONDS = 30.0
+"""Within which a far end answers to hello: it may have to end another one first."""
+PREPARE_SECONDS = 120.0
+"""Within which it finds again what a rollout has there."""
 
 
 class SshHost:
@@ -172,15 +177,14 @@ class SshHost:
 
     async def _begin(self, session: Session) -> None:
         """The first words of a session: who we are, and the folders of a rollout under way."""
-        answer = await session.ask(self._hello)
+        answer = await _within(HELLO_SECONDS, "hello", session.ask(self._hello))
         self._welcome = self.link.read(answer, m.Welcome)
         if self._welcome.version != version("houston-agents"):
             log.warning("host %s has houston-agents %s", self.name, self._welcome.version)
         self.workspace, self.inside = Path(self._welcome.workspace), self._welcome.inside
         if self._ready:
-            self.link.read(
-                await session.ask(m.Prepare(source="", begun=True, data=self._mapped)), None
-            )
+            ask = m.Prepare(source="", begun=True, data=self._mapped)
+            self.link.read(await _within(PREPARE_SECONDS, "prepare", session.ask(ask)), None)
 
     async def _brought(self, folder: Path) -> str:
         """Have a folder of this machine there; the name of its parcel."""
@@ -208,6 +212,16 @@ class SshHost:
                 at += len(data)
                 piece = m.Piece(name=name, token=token, data=data, last=at >= size)
                 await self.link.ask(piece)
+
+
+async def _within(seconds: float, name: str, asked: Coroutine[Any, Any, m.Answer]) -> m.Answer:
+    """The answer to a first word. Raises Cut where none comes: a session is of no use before."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await asked
+    except TimeoutError:
+        why = f"no answer to {name} within {seconds:g} s; its disk may hang"
+        raise Cut(why) from None
 
 
 class SshTerminal:

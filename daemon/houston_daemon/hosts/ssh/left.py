@@ -34,7 +34,7 @@ def write(note: Path, left: Left) -> None:
         return
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Who ends it drives nothing there, and needs neither the folder for itself nor any key.
-    bare = msgspec.structs.replace(left.hello, environment={}, owner="")
+    bare = msgspec.structs.replace(left.hello, environment={}, owner="", lease=m.OVER)
     synced_file.write(note, msgspec.json.encode(msgspec.structs.replace(left, hello=bare)))
 
 

@@ -8,8 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever an older end would misunderstand a newer one."""
+
+
+OVER = 2**62
+"""Lease of who ends or frees what a rollout that is over has left: later than any worker's."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -28,6 +32,8 @@ class Hello(Ask, frozen=True, kw_only=True):
     key: str
     """Of the home, for a root of its own."""
     owner: str
+    lease: int = 0
+    """Of the worker that asks: an older one is refused while a later one is served."""
     sandbox: Literal["bubblewrap", "none"]
     network: bool
     read: tuple[str, ...] = ()

@@ -1,40 +1,99 @@
 """Who served a rollout on this machine before: a far end whose connection was cut may not know yet.
 
-`<root>/serving/<rollout>.json` names the process. A new one ends it: the near end has only one
-worker for a rollout, so a second connection means that the first is of no use any more.
+`<root>/serving/<rollout>.json` names the process, and for whom it serves: the home and the lease of
+its worker. A new one ends it, unless it serves a later worker of the same home: then the new one is
+of a worker that was stopped or cut off, and has a successor. Leases of a process that is gone count
+for nothing: a home that was restored from a backup begins with lower ones.
 """
 
-import json
+import contextlib
+import fcntl
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.processes import ProcessKey
+from houston_shared.errors import ExitCode, HoustonError
 
 _PATIENCE_SECONDS = 2.0
+_TURN_SECONDS = 10.0
 
 
-def replace(root: Path, rollout: str) -> None:
-    """End the process that served `rollout` here before, and note this one."""
+class _Note(msgspec.Struct, frozen=True):
+    pid: int
+    started: int
+    owner: str
+    lease: int
+
+
+def replace(root: Path, rollout: str, owner: str, lease: int) -> None:
+    """End the process that served `rollout` here before, and note this one.
+
+    Raises HoustonError while it serves a later worker of the same owner.
+    """
     note = root / "serving" / f"{rollout}.json"
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    before = _noted(note)
-    if before is not None and before.pid != os.getpid():
-        _end(before)
-    own = processes.key_of(os.getpid())
-    beside = note.with_suffix(f".{own.pid}")
-    beside.write_text(json.dumps([own.pid, own.started]))
-    beside.replace(note)
+    with _turn(note):
+        before = _noted(note)
+        if before is not None and before.pid != os.getpid():
+            _refuse_older(before, rollout, owner, lease)
+            _end(ProcessKey(before.pid, before.started))
+        own = processes.key_of(os.getpid())
+        beside = note.with_suffix(f".{own.pid}")
+        beside.write_bytes(msgspec.json.encode(_Note(own.pid, own.started, owner, lease)))
+        beside.replace(note)
 
 
-def _noted(note: Path) -> ProcessKey | None:
+def forget(root: Path, rollout: str) -> None:
+    """Remove the note of a rollout that has nothing here any more."""
+    note = root / "serving" / f"{rollout}.json"
+    note.unlink(missing_ok=True)
+    note.with_suffix(".turn").unlink(missing_ok=True)
+
+
+def _refuse_older(before: _Note, rollout: str, owner: str, lease: int) -> None:
+    later = before.owner in (owner, "") and before.lease > lease  # "": the rollout is over
+    if later and processes.is_alive(ProcessKey(before.pid, before.started)):
+        raise HoustonError(
+            f"A later worker of {rollout} is at work there (lease {before.lease}, not {lease}).",
+            "Nothing was done there.",
+            code=ExitCode.BUSY,
+        )
+
+
+@contextlib.contextmanager
+def _turn(note: Path) -> Iterator[None]:
+    """One at a time decides whom a rollout has here. Raises HoustonError after ten seconds."""
+    descriptor = os.open(note.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        pid, started = json.loads(note.read_text())
-    except (OSError, ValueError):  # none, or a power cut left half of it
+        deadline = time.monotonic() + _TURN_SECONDS
+        while not _locked(descriptor):
+            if time.monotonic() > deadline:
+                raise HoustonError(f"Another process has held {note.stem} there for ten seconds.")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _noted(note: Path) -> _Note | None:
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=_Note)
+    except (OSError, msgspec.DecodeError):  # none, or a power cut left half of it
         return None
-    return ProcessKey(int(pid), int(started))
 
 
 def _end(key: ProcessKey) -> None:

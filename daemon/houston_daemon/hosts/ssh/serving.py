@@ -72,7 +72,7 @@ class Serving:
         trouble = ""
         if ask.rollout:
             await asyncio.to_thread(parcels.open)
-            await asyncio.to_thread(predecessor.replace, root, ask.rollout)
+            await asyncio.to_thread(predecessor.replace, root, ask.rollout, ask.owner, ask.lease)
         else:
             trouble = await _trouble(ask)
         self._host, self._parcels = host, parcels

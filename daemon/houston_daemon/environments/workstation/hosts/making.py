@@ -76,6 +76,7 @@ def ssh_host(making: Making, name: str) -> SshHost:
         root=settings.host_root,
         key=spec.host_key,
         owner=f"{spec.host_key}:{making.owner}",
+        lease=making.lease,
         sandbox=mapped.kind,
         network=mapped.network,
         read=mapped.read,
