@@ -26,15 +26,18 @@ class RolloutGpus:
     def __init__(self, home: Home, ledger: GpuLedger) -> None:
         self._home = home
         self._ledger = ledger
-        self._asked: dict[str, RolloutSpec] = {}
+        self._asked: dict[str, tuple[dict[str, int], bool]] = {}
+        """What rollouts asked for that asked for some; the others start at once, or not here."""
 
     def ready(self, rollout: str) -> bool:
         """Whether it has what it asked for; else it waits, and the ledger says for what."""
-        spec = self._spec(rollout)
-        if spec is None or not spec.gpus:
-            return True
-        found = self._ledger.lease(_KIND + rollout, spec.gpus, spec.gpus_shared)
-        return not isinstance(found, str)
+        asked = self._asked.get(rollout)
+        if asked is None:
+            spec = self._spec(rollout)
+            if spec is None or not spec.gpus:
+                return True
+            asked = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
+        return not isinstance(self._ledger.lease(_KIND + rollout, *asked), str)
 
     def of(self, rollout: str) -> Found:
         """What it has, by host."""
@@ -76,11 +79,8 @@ class RolloutGpus:
         return {row[0] for row in rows}
 
     def _spec(self, rollout: str) -> RolloutSpec | None:
-        if rollout not in self._asked:
-            try:
-                with Reader(self._home) as reader:
-                    row = reader.run(rollouts.rollout(rollout))
-                    self._asked[rollout] = reader.run(rollouts.spec(row))
-            except HoustonError:
-                return None  # its worker will be told the same, and says it
-        return self._asked[rollout]
+        try:
+            with Reader(self._home) as reader:
+                return reader.run(rollouts.spec(reader.run(rollouts.rollout(rollout))))
+        except HoustonError:
+            return None  # its worker will be told the same, and says it

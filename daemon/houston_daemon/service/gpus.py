@@ -1,12 +1,16 @@
 """Who has which GPU: one ledger for engines, trainers and rollouts of a home.
 
 A GPU goes to one holder, or to several that all asked to share. A lease lasts until it is given
-back, over restarts of the daemon too. Numbers only: what a holder sees of a GPU is set by whoever
-starts it (`CUDA_VISIBLE_DEVICES`).
+back, over restarts of the daemon too. Who asked first on a host is served first there, so that many
+small requests cannot keep a large one waiting for ever; engines go before rollouts, which need
+them. Numbers only: what a holder sees of a GPU is set by whoever starts it
+(`CUDA_VISIBLE_DEVICES`).
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,14 +21,35 @@ from houston_shared.gpu_file import Gpus, Lease, words
 
 Found = dict[str, tuple[int, ...]]
 """Host → numbers of its GPUs."""
+_FRESH_SECONDS = 30.0
+"""Who has not asked again for so long (a rollout that was paused, or whose engine is down) keeps
+its place and holds nobody back; who waits asks every few seconds."""
+_ENGINE = "engine:"
+
+
+@dataclass(slots=True)
+class _Request:
+    """What somebody waits for."""
+
+    wanted: dict[str, int]
+    at: float
+    """When it was asked for last, monotonic."""
 
 
 class GpuLedger:
     """The leases of one home, kept in `file`; safe to use from any thread."""
 
-    def __init__(self, file: Path, there_are: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        file: Path,
+        there_are: Mapping[str, int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """there_are: host → how many GPUs it has for all together."""
         self._file = file
+        self._clock = clock
+        self._queue: dict[str, _Request] = {}
+        """Who waits, the first first."""
         self._there_are = dict(there_are)
         self._turn = threading.Lock()
         try:
@@ -36,19 +61,22 @@ class GpuLedger:
     def lease(self, holder: str, wanted: Mapping[str, int], shared: bool = False) -> Found | str:
         """GPUs for `holder`: all that it wants or none; why not, in words, where none.
 
-        Who holds what it wants already keeps it. shared: among holders that also asked to share.
+        Who waits asks again, and is served in the order of first asking on each host. Who holds
+        what it wants already keeps it. shared: among holders that also asked to share.
         Raises HoustonError when the ledger cannot be written.
         """
         with self._turn:
-            held = self._of(holder)
-            if {host: len(numbers) for host, numbers in held.items()} == _asked(wanted):
+            held, asked = self._of(holder), _asked(wanted)
+            if {host: len(numbers) for host, numbers in held.items()} == asked:
                 return held
             others = [one for one in self._now.leases if one.holder != holder]
             found: Found = {}
-            for host, count in _asked(wanted).items():
+            for host, count in asked.items():
                 numbers = self._free(others, host, shared)[:count]
-                if len(numbers) < count:
-                    why = self._why(others, host, count, len(numbers))
+                first = self._ahead(holder, host)
+                if first or len(numbers) < count:
+                    why = self._why(others, host, count, len(numbers), first)
+                    self._wait(holder, asked)
                     self._write(tuple(others), {**self._now.waiting, holder: why})
                     return why
                 found[host] = tuple(sorted(numbers))
@@ -60,6 +88,7 @@ class GpuLedger:
             ]
             waiting = {one: why for one, why in self._now.waiting.items() if one != holder}
             self._write((*others, *new), waiting)
+            self._queue.pop(holder, None)
             return found
 
     def release(self, holder: str) -> None:
@@ -72,6 +101,7 @@ class GpuLedger:
             leases = tuple(one for one in self._now.leases if lives(one.holder))
             waiting = {one: why for one, why in self._now.waiting.items() if lives(one)}
             self._write(leases, waiting)
+            self._queue = {one: asks for one, asks in self._queue.items() if lives(one)}
 
     def of(self, holder: str) -> Found:
         """What `holder` has."""
@@ -92,9 +122,7 @@ class GpuLedger:
             for host, count in self._there_are.items()
             if count
         }
-        waits = "; ".join(
-            f"{holder.replace(':', ' ', 1)} {why}" for holder, why in now.waiting.items()
-        )
+        waits = "; ".join(f"{_named(holder)} {why}" for holder, why in now.waiting.items())
         return {**found, **({"waiting": waits} if waits else {})}
 
     def _of(self, holder: str) -> Found:
@@ -115,11 +143,37 @@ class GpuLedger:
                     del users[one.gpu]
         return sorted(users, key=lambda number: (users[number], number))
 
-    def _why(self, leases: list[Lease], host: str, wanted: int, free: int) -> str:
+    def _wait(self, holder: str, asked: dict[str, int]) -> None:
+        """Take a place in the queue, or keep it."""
+        self._queue[holder] = _Request(asked, self._clock())
+
+    def _ahead(self, holder: str, host: str) -> str:
+        """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
+        fresh = self._clock() - _FRESH_SECONDS
+        engine = holder.startswith(_ENGINE)
+        for other, request in self._queue.items():
+            if other == holder:
+                break
+            can = all(count <= self._there_are.get(at, 0) for at, count in request.wanted.items())
+            waits = request.at >= fresh
+            if other.startswith(_ENGINE):
+                waits = True  # it asks once a minute, and gives its place back when it ends
+            elif engine:
+                continue
+            if host in request.wanted and can and waits:
+                return other
+        return ""
+
+    def _why(self, leases: list[Lease], host: str, wanted: int, free: int, first: str) -> str:
         there = self._there_are.get(host, 0)
         if wanted > there:
             return f"waits for {_gpus(wanted)} on {host}, which has {there} (`gpus` of the host)"
-        holders = sorted({one.holder.replace(":", " ", 1) for one in leases if one.host == host})
+        if first:
+            its = _gpus(self._queue[first].wanted[host])
+            return (
+                f"waits for {_gpus(wanted)} on {host} behind {_named(first)}, which waits for {its}"
+            )
+        holders = sorted({_named(one.holder) for one in leases if one.host == host})
         has = f"{free} of {there} can be had" if free else f"all {there} are taken"
         return f"waits for {_gpus(wanted)} on {host}: {has}, used by {', '.join(holders)}"
 
@@ -141,6 +195,11 @@ class GpuLedger:
 
 def _asked(wanted: Mapping[str, int]) -> dict[str, int]:
     return {host: count for host, count in wanted.items() if count}
+
+
+def _named(holder: str) -> str:
+    """A holder as a person reads it: `rollout r1`."""
+    return holder.replace(":", " ", 1)
 
 
 def _gpus(count: int) -> str:
