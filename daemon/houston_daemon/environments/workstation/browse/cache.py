@@ -89,5 +89,5 @@ def read(file: Path) -> Page | None:
     """The page in a file; None when it is not there or not sound."""
     try:
         return _PAGE.decode(zstandard.decompress(file.read_bytes()))
-    except (OSError, zstandard.ZstdError, msgspec.DecodeError):
-        return None
+    except (OSError, zstandard.ZstdError, msgspec.DecodeError, UnicodeError, MemoryError):
+        return None  # damaged bytes may also name a size that no machine has

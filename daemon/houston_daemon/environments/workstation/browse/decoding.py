@@ -18,8 +18,9 @@ _MARKS = (
 _WEB = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030",
         "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}  # fmt: skip
 """What browsers read these names as (WHATWG Encoding, §4.2)."""
-_NO_TEXT = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined",
+_NO_TEXT = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined",
                       "utf-7", "mbcs", "oem"})  # fmt: skip
+"""Of Python's codecs by its own names: what no page is written in, or what makes half characters."""
 
 
 class Damaged(Exception):
@@ -41,13 +42,18 @@ class Unpacker:
 
     @property
     def full(self) -> bool:
-        """Whether the limit is reached; no more is taken then."""
-        return len(self.data) >= self._limit
+        """Whether no more is taken: the limit is reached, or the packed content has ended."""
+        return self.ended or len(self.data) >= self._limit
+
+    @property
+    def ended(self) -> bool:
+        """Whether the packed content has said that it is over, whatever else comes."""
+        return self._stream is not None and self._stream.eof
 
     def take(self, piece: bytes) -> None:
         """Unpack one more piece. Raises Damaged when not even its beginning can be unpacked."""
         room = self._limit - len(self.data)
-        if room <= 0:
+        if self.full:  # zlib would keep whatever comes after the end
             return
         if not self._kinds:
             self.data += piece[:room]
@@ -100,9 +106,11 @@ def _known(label: str) -> str:
 
 
 def _is_text(name: str) -> bool:
-    try:
-        return isinstance(b"".decode(name), str)
-    except (LookupError, UnicodeError, AssertionError):
+    try:  # of nothing at all every codec makes text, also rot13
+        return isinstance(b"a".decode(name), str)
+    except UnicodeError:
+        return True
+    except (LookupError, AssertionError):
         return False
 
 

@@ -155,7 +155,7 @@ class Fetcher:
                 async for piece in response.aiter_raw():
                     body.take(piece)
                     if body.full:
-                        cut = "size"
+                        cut = "" if body.ended else "size"
                         break
         except Damaged as problem:
             raise Unfetched(str(problem)) from None
