@@ -62,16 +62,9 @@ class Endpoint:
 
     async def look(self, pictures: Sequence[Picture], task: str) -> str:
         """What a model says of pictures. Raises Unanswered."""
-        parts: list[dict[str, Any]] = [{"type": "text", "text": task}]
-        for picture in pictures:
-            encoded = base64.b64encode(picture.data).decode()
-            address = f"data:{picture.kind};base64,{encoded}"
-            parts.append({"type": "image_url", "image_url": {"url": address}})
-        body = {
-            "model": self._settings.model,
-            "messages": [{"role": "user", "content": parts}],
-        }
-        found = await self._ask("/chat/completions", json=body)
+        body = await asyncio.to_thread(_question, self._settings.model, pictures, task)
+        kind = {"Content-Type": "application/json"}
+        found = await self._ask("/chat/completions", content=body, headers=kind)
         try:
             return _text(found["choices"][0]["message"]["content"])
         except (KeyError, IndexError, TypeError):
@@ -109,6 +102,16 @@ class Endpoint:
                 pause = answer.wait if answer.wait is not None else pause
             await asyncio.sleep(min(pause, _LONGEST_PAUSE))
         raise AssertionError("the last try returns or raises")
+
+
+def _question(model: str, pictures: Sequence[Picture], task: str) -> bytes:
+    """The request about pictures: tens of megabytes, so it is made once and aside."""
+    parts: list[dict[str, Any]] = [{"type": "text", "text": task}]
+    for picture in pictures:
+        encoded = base64.b64encode(picture.data).decode()
+        address = f"data:{picture.kind};base64,{encoded}"
+        parts.append({"type": "image_url", "image_url": {"url": address}})
+    return msgspec.json.encode({"model": model, "messages": [{"role": "user", "content": parts}]})
 
 
 class _Answer(NamedTuple):
