@@ -64,11 +64,18 @@ def system_prompt(task: Task) -> str:
 def task_message(instructions: str, task: Task) -> str:
     """The first user message: the task and its budgets as they are at the start."""
     budget = task.budget
-    hours = budget.active_seconds / 3600
-    parts = [_count(budget.steps, "step"), f"{_count(hours, 'hour')} of active time"]
+    parts = [_count(budget.steps, "step"), f"{_time(budget.active_seconds)} of active time"]
     if task.evaluate.command:
         parts.append(_count(budget.evaluations, "evaluation"))
     return f"{instructions.strip()}\n\n[You have {', '.join(parts)}.]"
+
+
+def _time(seconds: float) -> str:
+    """In the largest unit of which there is one at least, to three digits."""
+    for unit, word in ((3600, "hour"), (60, "minute")):
+        if seconds >= unit:
+            return _count(float(f"{seconds / unit:.3g}"), word)
+    return _count(float(f"{seconds:.3g}"), "second")
 
 
 def _count(number: float, word: str) -> str:

@@ -175,7 +175,10 @@ async def test_kill_ends_the_command_and_keeps_the_session(
     assert killed.fields["killed_processes"] == ["sleep"]
     assert "7" in (await station("run_command", command="echo $X")).text
     again = await station("kill_session_processes", force=force)
-    assert again.fields["killed_processes"] == []
+    assert again.fields["killed_processes"] == [] and "no signal was sent" in again.text
+    await station("run_command", command="while :; do :; done", wait_for_completion=False)
+    loop = await station("kill_session_processes", force=force)
+    assert "the shell itself, which was interrupted" in loop.text and not loop.fields["running"]
     assert not (await station("kill_session_processes", session_id="none")).success
 
 

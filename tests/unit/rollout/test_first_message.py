@@ -9,7 +9,10 @@ from houston_shared.task import Budget, Evaluate, Task
 SAID = {
     "one of each": ((1, 3600, 1), "[You have 1 step, 1 hour of active time, 1 evaluation.]"),
     "several": ((30, 7200, 3), "[You have 30 steps, 2 hours of active time, 3 evaluations.]"),
-    "parts": ((2, 1800, 0), "[You have 2 steps, 0.5 hours of active time, 0 evaluations.]"),
+    "parts": ((2, 1800, 0), "[You have 2 steps, 30 minutes of active time, 0 evaluations.]"),
+    "short": ((12, 100, 1), "[You have 12 steps, 1.67 minutes of active time, 1 evaluation.]"),
+    "seconds": ((12, 5, 1), "[You have 12 steps, 5 seconds of active time, 1 evaluation.]"),
+    "days": ((12, 172_800, 1), "[You have 12 steps, 48 hours of active time, 1 evaluation.]"),
     "many": ((1234567, 5400, 2), "[You have 1234567 steps, 1.5 hours of active time, 2 eval"),
 }
 

@@ -21,7 +21,7 @@ _INTRODUCTION = """\
 # Actions of the workstation
 
 Written by `python -m houston_daemon.environments.workstation.reference docs/actions.md`; do not
-edit. A task may offer a part of them (`tools`) and sets `sleep_time`'s maximum
+edit. A task may offer a part of them (`tools`) and sets the longest `sleep`
 (`[budget] sleep_seconds`). A call with an unknown, missing or wrong argument is not run: its
 observation says what is wrong.
 

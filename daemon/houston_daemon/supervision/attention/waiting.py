@@ -13,7 +13,7 @@ def long_sleep(window: Window, limits: Attention) -> str:
     """One sleep took long."""
     least = limits.long_sleep_seconds
     asked = max(map(_asked, window.now.calls), default=0.0)
-    return f"slept for {_time(asked)}" if least and asked >= least else ""
+    return f"asked to sleep for {_time(asked)}" if least and asked >= least else ""
 
 
 def idle_sleep(window: Window, limits: Attention) -> str:
@@ -23,7 +23,7 @@ def idle_sleep(window: Window, limits: Attention) -> str:
     asked = max(map(_asked, idle), default=0.0)
     if not least or asked < least or _started_apart(window):
         return ""
-    return f"slept for {_time(asked)} while nothing ran in any session"
+    return f"asked to sleep for {_time(asked)} while nothing ran in any session"
 
 
 def _asked(call: CallSeen) -> float:

@@ -105,6 +105,8 @@ class Killed(Observation, frozen=True, kw_only=True):
     killed_processes: tuple[str, ...]
     running: bool
     """Whether the command still runs a moment later."""
+    shell_interrupted: bool = False
+    """Whether there was no process but the shell's own loop, which was interrupted."""
 
 
 @render.register
@@ -198,6 +200,11 @@ def _(one: Idle) -> Text:
 
 @render.register
 def _(one: Killed) -> Text:
-    names = ", ".join(one.killed_processes) or "nothing was running"
     still = "; the command still runs, use force=true" if one.running else ""
-    return Text(f"Session {one.session_id}: sent {one.signal_used} to: {names}{still}.")
+    if one.killed_processes:
+        done = f"sent {one.signal_used} to: {', '.join(one.killed_processes)}"
+    elif one.shell_interrupted:
+        done = "it ran in the shell itself, which was interrupted"
+    else:
+        done = "nothing was running, no signal was sent"
+    return Text(f"Session {one.session_id}: {done}{still}.")

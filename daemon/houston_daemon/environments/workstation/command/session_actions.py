@@ -107,6 +107,7 @@ class SessionActions:
     async def kill_session_processes(self, call: args.KillSessionProcesses, _: Stop) -> Observation:
         """Signal what runs in the foreground; the session stays."""
         terminal = await self._host.terminal(call.session_id)
+        busy = (await terminal.status()).busy
         killed = await terminal.signal("KILL" if call.force else "TERM")
         status = self._known.note(await terminal.wait(1.0, asyncio.Event()))
         return Killed(
@@ -114,6 +115,7 @@ class SessionActions:
             signal_used="SIGKILL" if call.force else "SIGTERM",
             killed_processes=tuple(killed),
             running=status.busy,
+            shell_interrupted=busy and not killed,
         )
 
     async def _names(self) -> list[str]:
