@@ -88,6 +88,18 @@ def test_a_type_within_itself_ends_in_json_text() -> None:
     assert json.dumps(made).count("application/json") == 1
 
 
+@pytest.mark.parametrize("within", ["properties", "anyOf"])
+def test_types_that_name_each_other_end_before_the_memory_does(within: str) -> None:
+    """Sixty members, each of the same sixty, five deep: 46 billion of them."""
+    again = {"$ref": "#/$defs/N"}
+    all_of_it: dict[str, Any] = {
+        "properties": {"type": "object", "properties": {f"p{n}": again for n in range(60)}},
+        "anyOf": {"anyOf": [{"type": "array", "items": again}] * 8},
+    }
+    made = bounded({"properties": {"x": again}, "$defs": {"N": all_of_it[within]}})
+    assert len(json.dumps(made)) < 200_000
+
+
 ANY = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
@@ -124,6 +136,9 @@ CHECKED = [
     ({"type": "array", "maxItems": 1, "items": {"type": "null"}}, [None, None], "0 to 1 items"),
     ({"type": "array", "maxItems": 2, "items": {"type": "null"}}, [1], r"`x\[0\]` must be of"),
     (JSON_TEXT, "{", "must be JSON text"),
+    (JSON_TEXT, r'{"a": "\ud800"}', "must be JSON text"),
+    (JSON_TEXT, "[1e999]", "must be JSON text"),
+    (JSON_TEXT, "NaN", "must be JSON text"),
     ({"type": "string", "maxLength": 2}, "abc", "0 to 2 characters"),
 ]  # fmt: skip
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from houston_daemon.environments.foreign.schema import JSON_TEXT
 
 _KINDS = {
@@ -42,7 +44,7 @@ def decoded(value: Any, schema: Mapping[str, Any]) -> Any:
         fitting = (one for one in schema["anyOf"] if not trouble(value, one))
         return decoded(value, next(fitting, {}))
     if schema.get("contentMediaType") == JSON_TEXT and isinstance(value, str):
-        return json.loads(value)
+        return msgspec.json.decode(value)
     if isinstance(value, dict):
         members = schema.get("properties", {})
         return {name: decoded(one, members.get(name, {})) for name, one in value.items()}
@@ -94,8 +96,9 @@ def _bounds(value: Any, schema: Mapping[str, Any], where: str) -> str:
 
 
 def _json(value: str, where: str) -> str:
+    """What it says must be what can be sent on: no half characters, no number without end."""
     try:
-        json.loads(value)
+        msgspec.json.encode(msgspec.json.decode(value))
     except (ValueError, RecursionError):
         return f"{_named(where)} must be JSON text"
     return ""

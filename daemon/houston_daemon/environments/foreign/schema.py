@@ -8,6 +8,7 @@ description comes from a server, and must not speak in a person's name.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from houston_shared.real_user import disarm
@@ -19,15 +20,24 @@ _DEPTH = 6
 _LONGEST = 8_000
 """Characters of a string that names no length."""
 _NUMBER = 1_000_000_000
-_MOST = {"items": 50, "options": 8, "words": 100, "properties": 60}
+_MOST = {"items": 50, "options": 8, "words": 100, "properties": 60, "values": 1_000}
+"""`values` of one tool in all: types that name each other can grow past any memory."""
 _WORD = 200
 _DESCRIPTION = 400
 
 
+@dataclass(slots=True)
+class _Whole:
+    """The schema that references point into, and how many values may still be described."""
+
+    schema: Mapping[str, Any]
+    left: int = _MOST["values"]
+
+
 def bounded(schema: Any) -> dict[str, Any]:
     """The schema of an arguments object (`type: object`), safe and bounded."""
-    whole = schema if isinstance(schema, Mapping) else {}
-    made = _object(_resolved(whole, whole), whole, 0)
+    whole = _Whole(schema if isinstance(schema, Mapping) else {})
+    made = _object(_resolved(whole.schema, whole), whole, 0)
     return made or {
         "type": "object",
         "properties": {},
@@ -43,10 +53,11 @@ def said(text: Any, longest: int = _DESCRIPTION) -> str:
     return disarm(str(safe(short))).text
 
 
-def _any(schema: Any, whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _any(schema: Any, whole: _Whole, depth: int) -> dict[str, Any]:
     """One value's schema."""
     found = _resolved(schema, whole)
-    if depth > _DEPTH or not found:
+    whole.left -= 1
+    if depth > _DEPTH or whole.left < 0 or not found:
         made: dict[str, Any] = _json_text()
     elif "const" in found or "enum" in found:
         made = _words(found.get("enum", [found.get("const")]))
@@ -62,7 +73,7 @@ def _any(schema: Any, whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
     return made
 
 
-def _typed(found: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _typed(found: Mapping[str, Any], whole: _Whole, depth: int) -> dict[str, Any]:
     match found.get("type", "object" if "properties" in found else None):
         case "string":
             return _text(found)
@@ -84,9 +95,7 @@ def _typed(found: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> di
             return _json_text()
 
 
-def _object(
-    found: Mapping[str, Any], whole: Mapping[str, Any], depth: int
-) -> dict[str, Any] | None:
+def _object(found: Mapping[str, Any], whole: _Whole, depth: int) -> dict[str, Any] | None:
     """An object with named members; None for a map of any keys."""
     members = found.get("properties")
     if not isinstance(members, Mapping) or not members:
@@ -102,13 +111,13 @@ def _object(
     }
 
 
-def _resolved(schema: Any, whole: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(schema: Any, whole: _Whole) -> dict[str, Any]:
     """A schema with references followed and `allOf` joined; empty for any value."""
     found = dict(schema) if isinstance(schema, Mapping) else {}
     for _ in range(_DEPTH):
         target = found.pop("$ref", None)
         if target is not None:
-            found = {**_at(whole, target), **found}
+            found = {**_at(whole.schema, target), **found}
         parts = found.pop("allOf", None)
         for part in parts if isinstance(parts, list) else []:
             found = {**(part if isinstance(part, Mapping) else {}), **found}

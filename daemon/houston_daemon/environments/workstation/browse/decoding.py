@@ -20,7 +20,7 @@ _WEB = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312
 """What browsers read these names as (WHATWG Encoding, §4.2)."""
 _NO_TEXT = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined",
                       "utf-7", "mbcs", "oem"})  # fmt: skip
-"""Of Python's codecs by its own names: what no page is written in, or what makes half characters."""
+"""Of Python's codecs, by its own names: those that no page is written in."""
 
 
 class Damaged(Exception):
