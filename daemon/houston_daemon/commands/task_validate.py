@@ -1,6 +1,7 @@
 """`houston task validate FILE`: checks a task file and what it names, and says what it found."""
 
 import argparse
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -12,7 +13,8 @@ from houston_daemon.service.task_checks import check_names
 from houston_daemon.service.trial import evaluate
 from houston_shared import out, task_keys
 from houston_shared.config import FILE_ENGINES, Loaded
-from houston_shared.errors import ConfigurationError, ExitCode
+from houston_shared.config_hosts import LOCAL
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.secret_values import install
 from houston_shared.task import LoadedTask, Task, load_task
 from houston_shared.task_tables import DATA, Evaluate
@@ -22,13 +24,16 @@ _SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`FILE`, `--run`, `--engine`, `--json`."""
-    parser.add_argument("file", metavar="FILE", help="task.toml, or the folder that holds it")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="task.toml, or the folder that holds it"
+    )
     parser.add_argument(
         "--run",
         nargs="?",
         const="",
         metavar="DIR",
-        help="also evaluate this folder, or the task's own workspace, as `eval` would",
+        help="also evaluate this folder (a solution), or without DIR the task's own workspace"
+        " (the baseline), as `eval` would",
     )
     parser.add_argument("--engine", help="also check this engine's file, e.g. script:FILE")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -36,7 +41,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Check it; a problem is one sentence and exit code 78."""
-    task = load_task(Path(arguments.file))
+    file, trial = arguments.file, arguments.run
+    if file is None:  # `--run FILE`: the one word is what must be there
+        file, trial = trial, "" if trial else None
+    if not file:
+        raise HoustonError(
+            "No task file was named.", next="houston task validate FILE", code=ExitCode.USAGE
+        )
+    task = load_task(Path(file))
     found = findings(task)
     if hosts(loaded, task):
         found["hosts"] = ", ".join(task.task.hosts)
@@ -45,7 +57,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if engine := _engine(loaded, arguments.engine):
         found["engine"] = engine
     install(loaded.config)
-    scored = arguments.run is None or _tried(task, arguments.run, loaded, found)
+    scored = trial is None or _tried(task, trial, loaded, found)
     if arguments.json:
         out.json_line({"task": task.task.name, "file": str(task.file), **found})
     else:
@@ -117,7 +129,7 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "sandbox": definition.mapped.kind,
         "workspace": _workspace(task),
         "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "
-        f"{budget.evaluations} evaluations",
+        f"{budget.evaluations} evaluation{'' if budget.evaluations == 1 else 's'}",
         "evaluator": evaluator,
         **{name: said for name, said in given.items() if said},
     }
@@ -144,10 +156,12 @@ def evaluator_of(task: LoadedTask) -> str:
     words = shlex.split(command) if not _SHELL_WORDS & set(command) else []
     if not words:
         return f"shell: {command}"
-    program = shutil.which(words[0], path=None)
-    if "/" in words[0]:
+    scored_on = task.task.evaluate.host or task.task.hosts[0]
+    program = _program(task, words[0]) if scored_on == LOCAL else f"on {scored_on}"
+    if "/" in words[0]:  # relative to the task's folder, which every host has
         beside = task.folder / words[0]
-        program = str(beside) if beside.exists() else program
+        there = program if beside.is_absolute() else None
+        program = str(beside) if beside.exists() else there
     if program is None:
         raise ConfigurationError(
             f"{task.file}: `evaluate.command` names {words[0]!r}, which is no program here."
@@ -155,6 +169,14 @@ def evaluator_of(task: LoadedTask) -> str:
     for word in words[1:]:
         _check_script(task, word)
     return f"{command} ({program})"
+
+
+def _program(task: LoadedTask, word: str) -> str | None:
+    """A program as the evaluator finds it on this machine: those of `activate` come first."""
+    path = os.environ.get("PATH", os.defpath)
+    if task.task.activate:
+        path = f"{task.folder / task.task.activate / 'bin'}{os.pathsep}{path}"
+    return shutil.which(word, path=path)
 
 
 def _check_script(task: LoadedTask, word: str) -> None:
@@ -170,4 +192,4 @@ def _workspace(task: LoadedTask) -> str:
     if not source:
         return "empty"
     files = sum(1 for path in (task.folder / source).rglob("*") if path.is_file())
-    return f"{source}/ ({files} files)"
+    return f"{source}/ ({files} file{'' if files == 1 else 's'})"

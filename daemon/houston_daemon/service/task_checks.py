@@ -1,10 +1,14 @@
-"""What a task file names that the machine and the environment decide: tools and folders."""
+"""What a task file names that the machine and the environment decide: tools and folders.
+
+Only this machine is looked at: what a task maps is looked for where `local` is one of its hosts.
+"""
 
 from pathlib import Path
 
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox import activation
 from houston_daemon.supervision.attention.catalog import chosen
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task import LoadedTask
 
@@ -23,20 +27,33 @@ def check_names(task: LoadedTask) -> None:
     except ConfigurationError as problem:
         cause = f"{task.file}: `attention.signals`: {problem.cause}"
         raise ConfigurationError(cause, problem.effect, problem.next) from None
+    here = LOCAL in definition.hosts
     mapped = definition.mapped
     for key, paths in (("read", mapped.read), ("devices", mapped.devices)):
         for path in paths:
-            if not Path(path).is_absolute() or not _here(path):
+            if not Path(path).is_absolute() or (here and not _here(path)):
                 raise ConfigurationError(
-                    f"{task.file}: `sandbox.{key}` names {path!r}, which is no absolute path of "
-                    "something on this machine."
+                    f"{task.file}: `sandbox.{key}` names {path!r}, which is no absolute path"
+                    f"{' of something on this machine' if here else ''}."
                 )
     for name, path in definition.data.mounts.items():
         if not _here(str(task.folder / path)):
             raise ConfigurationError(
                 f"{task.file}: `data.mounts.{name}` names {path!r}, which is not on this machine."
             )
-    if definition.activate:
+    _check_activate(task)
+
+
+def _check_activate(task: LoadedTask) -> None:
+    definition = task.task
+    others = [name for name in definition.hosts if name != LOCAL]
+    if definition.activate and others and not definition.activate.startswith("/"):
+        raise ConfigurationError(
+            f"{task.file}: `activate` names {definition.activate!r}, beside the task file, which is"
+            f" not on {others[0]}.",
+            next="Name the absolute path that the environment has on every host of the task.",
+        )
+    if definition.activate and LOCAL in definition.hosts:
         try:
             activation.check(task.folder / definition.activate)
         except HoustonError as problem:

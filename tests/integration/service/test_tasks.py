@@ -123,6 +123,27 @@ def test_what_a_task_names_must_be_there(station: Station, key: str, names: list
         assert all(name in done.stderr for name in names), done.stderr
 
 
+def test_what_other_machines_have_is_not_looked_for_here(station: Station) -> None:
+    station.home.mkdir()
+    (station.home / "houston.toml").write_text('[hosts.gpu]\nssh = "nobody@127.0.0.1"\n')
+    task = station.task()
+    there = (
+        'hosts = ["gpu"]\nactivate = "/opt/no-such/env"\n'
+        'sandbox = { read = ["/no/such/models"], devices = ["/dev/none"] }\n'
+    )
+    text = task.read_text().replace('sandbox = "bubblewrap"\n', "")
+    task.write_text(there + text.replace("python3 evaluate.py", "no-such-python evaluate.py"))
+    (found,) = station.json("task", "validate", str(task))
+    assert found["evaluator"] == "no-such-python evaluate.py (on gpu)"
+    wrong = {
+        "/opt/no-such/env": "env",  # beside the task file, which is not what gpu has
+        '"gpu"': '"gpu", "local"',
+    }
+    for good, bad in wrong.items():
+        task.write_text((there + text).replace("python3 ", "no-such-python ").replace(good, bad))
+        station.run("task", "validate", str(task), code=78)
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
