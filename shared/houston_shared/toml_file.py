@@ -26,7 +26,8 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigurationError(f"There is no file {path}.") from None
+        new = "houston task new NAME" if path.name == "task.toml" else ""
+        raise ConfigurationError(f"There is no file {path}.", next=new) from None
     except IsADirectoryError:
         raise ConfigurationError(f"{path} is a folder, not a file.") from None
     except UnicodeDecodeError:

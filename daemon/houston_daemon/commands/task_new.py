@@ -45,7 +45,9 @@ def write(name: str, beside: Path, template: str = demo.TASK.parent.name) -> Pat
     """Make the task folder `beside/name`, a copy of the packaged task. Raises HoustonError."""
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name!r} is no task name; allowed: lower-case letters, digits, hyphens, at most 40."
+            f"{name!r} is no task name; allowed: lower-case letters, digits, hyphens, at most 40.",
+            "Nothing was written.",
+            "Choose another name.",
         )
     folder = beside / name
     try:

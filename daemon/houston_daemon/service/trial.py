@@ -46,7 +46,8 @@ async def _evaluate(
         host_root=str(root),
         hidden=tuple(hidden),
     )
-    budget = msgspec.structs.replace(task.task.budget, evaluations=1)
+    own = task.task.budget
+    budget = msgspec.structs.replace(own, evaluations=max(1, own.evaluations))
     once = msgspec.structs.replace(task.task, budget=budget)
     host = local_host(spec, once)
     try:
