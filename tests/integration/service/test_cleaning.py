@@ -11,6 +11,7 @@ import pytest
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.hosts.ssh.visit import Machines
 from houston_daemon.recorder.upkeep.cleaner import Order
 from houston_daemon.recorder.upkeep.cleaning import carry_out
 from houston_daemon.service import leftovers
@@ -66,6 +67,8 @@ def test_ended_rollouts_are_freed_and_snapshots_stay_until_they_are_named(
 
     (line,) = station.json("rollout", "clean", one, "--snapshots")
     assert line["snapshots"] is True
+    refused = station.run("rollout", "branch", one, "--at", "1", code=1).stderr
+    assert f"The snapshots of {one} were freed" in refused and "next: houston rollout" in refused
     assert line["bytes"] > 0
     assert not own[one].exists()
     assert "none of its files can be brought back" in station.run("rollout", "show", one).stdout
@@ -133,7 +136,7 @@ async def test_a_full_disk_is_freed(tmp_path: Path) -> None:
 
             await leftovers.end(small, ["r-1"])
             assert not processes.is_alive(shell)
-            report = await carry_out(Order(str(small), "r-1", snapshots=False), "/home/a")
+            report = await carry_out(Order(str(small), "r-1", snapshots=False), "/home/a", Machines())
             assert (report.left, report.bytes > BIG) == ("", True)
             assert not host.workspace.exists()
         finally:

@@ -5,6 +5,7 @@ the parent stood then. Whose steps a rollout shares is told by `queries.lineage`
 made by the branch's own worker, from the parent's shadow repository.
 """
 
+import shlex
 from typing import NamedTuple
 
 from houston_daemon.recorder.disk import blobs
@@ -19,7 +20,7 @@ from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import ObservationBody, Origin, Result, RolloutSpec
 from houston_shared.store.bodies import StoredSpec
-from houston_shared.store.queries import lineage
+from houston_shared.store.queries import cleaned, lineage
 from houston_shared.task import parse_task
 from houston_shared.wire import Branch, Done, Guide
 
@@ -111,6 +112,14 @@ def _possible(store: Store, spec: RolloutSpec, origin: Origin, step: int) -> Non
         )
     if not origin.snapshot and task.environment not in WITHOUT_SNAPSHOTS:
         raise _no_world(store, spec.rollout, task.environment, step)
+    freed = rebuild.run(store, cleaned.of(spec.rollout))
+    if freed and freed.body.snapshots and task.environment not in WITHOUT_SNAPSHOTS:
+        raise denial(
+            f"The snapshots of {spec.rollout} were freed (houston rollout clean --snapshots): no"
+            " step's workspace can be brought back.",
+            f"houston rollout start {shlex.quote(spec.task.folder)}",
+            NOTHING,
+        )
     last, first = origin.seq, max(1, origin.first_step - 1)  # with oₖ, which stands in a fork
     if past.lost_of(store, spec.rollout, first, step, last):
         raise denial(
