@@ -50,7 +50,7 @@ def forward(
 ) -> Plan[list[Row]]:
     """Columns `what` of the first `limit` events behind the sequence `after`, oldest first."""
     last = yield from _newest_step(rollout)
-    first, size = (yield from _step_at(rollout, after)), limit
+    first, size = (yield from step_at(rollout, after)), limit
     found: list[Row] = []
     while len(found) < limit:
         until = first + size
@@ -67,7 +67,7 @@ def backward(
     what: str, rollout: str, before: int, limit: int, kinds: Sequence[str] = (), after: int = 0
 ) -> Plan[list[Row]]:
     """As `forward`, of the last events ahead of `before` and behind `after`, newest first."""
-    until, size = (yield from _step_at(rollout, before - 1)), limit
+    until, size = (yield from step_at(rollout, before - 1)), limit
     found: list[Row] = []
     while len(found) < limit:
         first = until - size
@@ -102,7 +102,7 @@ def _newest_step(rollout: str) -> Plan[int]:
     return rows[0][0] or 0
 
 
-def _step_at(rollout: str, seq: int) -> Plan[int]:
+def step_at(rollout: str, seq: int) -> Plan[int]:
     """The newest step that was begun by the sequence; 0 when none was."""
     rows = yield Ask(_STEP_AT, (rollout, seq))
     return int(rows[0][0])

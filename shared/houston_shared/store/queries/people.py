@@ -4,6 +4,7 @@ from typing import Any
 
 from houston_shared.store import journal
 from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
+from houston_shared.store.queries import lineage
 
 
 class Bookmark(RowRecord, frozen=True):
@@ -87,13 +88,19 @@ def annotators(since_us: int = 0) -> Plan[list[Annotator]]:
 
 
 def verdicts(rollout: str, first: int = 1, last: int = END) -> Plan[list[Verdict]]:
-    """Every verdict on a range of steps, from all sources."""
-    rows = yield Ask(
-        f"SELECT {columns(Verdict)} FROM verdicts WHERE rollout = ?1 AND step >= ?2"
-        " AND step <= ?3 ORDER BY step, attempt, at",
-        (rollout, first, last),
-    )
-    return from_rows(Verdict, rows)
+    """Every verdict on a range of steps, from all sources, without reasons (see `verdicts`).
+
+    A step that a branch shares has the verdicts of the rollout whose step it is.
+    """
+    found: list[Verdict] = []
+    for part in (yield from lineage.stretches(rollout, first, last)):
+        rows = yield Ask(
+            f"SELECT {columns(Verdict)} FROM verdicts WHERE rollout = ?1 AND step >= ?2"
+            " AND step <= ?3 ORDER BY step, attempt, at",
+            part,
+        )
+        found += from_rows(Verdict, rows)
+    return found
 
 
 def standing(found: list[Verdict]) -> dict[tuple[int, int], Verdict]:
