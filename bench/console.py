@@ -63,7 +63,7 @@ async def measure(builder: HomeBuilder, folder: Path, steps: int) -> dict[str, A
     app.pump.run = asyncio.Event().wait  # type: ignore[method-assign,assignment]  # we catch up
     figures: dict[str, Any] = {}
     async with app.run_test(size=(160, 50)) as pilot:
-        transcript = app.trajectory.transcript
+        transcript = app.watching.trajectory.transcript
         await pilot.pause()
         before = memory_mb()
 

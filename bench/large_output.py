@@ -183,13 +183,13 @@ async def console(folder: Path, spans: list[TerminalSpan], seen: list[str]) -> d
             await pilot.pause()
 
             async def look() -> None:
-                app.terminals._mark = -1
-                await app.terminals.look()
+                app.watching.terminals._mark = -1
+                await app.watching.terminals.look()
                 await pilot.pause()
 
             async def press(*keys: str) -> None:
                 await pilot.press(*keys)
-                await app.trajectory.transcript.settle()
+                await app.watching.trajectory.transcript.settle()
                 await pilot.pause()
 
             found["idle"] = await figures(lambda: asyncio.sleep(1))

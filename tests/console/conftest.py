@@ -120,7 +120,8 @@ def sit(tmp_path: Path) -> Sit:
         app = HoustonConsole(Loaded(Configuration(), home, "test"), rollout, tmp_path / "state")
         async with app.run_test(size=size) as pilot:
             seat = Seat(app, pilot)
-            await seat.until(lambda: app.source is not None or not app.state.rollouts, "opened")
+            watching = app.watching
+            await seat.until(lambda: watching.source or not app.state.rollouts, "opened")
             if home.database.exists():
                 await app.catch_up()
             await pilot.pause()

@@ -129,9 +129,9 @@ async def test_a_draft_outlives_the_console_and_belongs_to_its_rollout(
         await seat.write("not sent")
     async with sit(live.home, worker.rollout) as seat:
         assert seat.app.query_one(Composer).text == "not sent"
-        await seat.app.open_rollout(other.rollout)
+        await seat.app.watching.open_rollout(other.rollout)
         assert seat.app.query_one(Composer).text == ""
-        await seat.app.open_rollout(worker.rollout)
+        await seat.app.watching.open_rollout(worker.rollout)
         assert seat.app.query_one(Composer).text == "not sent"
 
 
@@ -206,7 +206,8 @@ async def test_nothing_is_sent_to_a_rollout_that_has_ended(live: LiveStation, si
         await _is_live(seat)
         await _end(live, worker, seat)
         composer = seat.app.query_one(Composer)
-        assert composer.placeholder == "This rollout has ended; nobody would hear it."
+        words = "This rollout has ended; nobody would hear it."
+        await seat.until(lambda: composer.placeholder == words, "it says so")
         await seat.press("i")
         await seat.write("too late")
         for key in ("enter", "ctrl+w", "ctrl+x"):
@@ -235,8 +236,8 @@ async def test_a_composer_turns_before_anything_was_read(live: LiveStation, sit:
     first, second = _work(live), _work(live)
     async with sit(live.home, first.rollout) as seat:
         await _is_live(seat)
-        seat.app._turn_to(second.rollout)
-        assert seat.app.guidance.composer.draft.rollout == second.rollout
+        seat.app.watching._turn_to(second.rollout)
+        assert seat.app.watching.guidance.composer.draft.rollout == second.rollout
         assert f"Say to {second.rollout}" in seat.frame("#guidance")
         assert seat.transcript.line_count() == 0  # no step of the first under the second's name
 
@@ -316,7 +317,8 @@ async def test_keys_that_arrive_at_once_keep_their_order(live: LiveStation, sit:
         await _is_live(seat)
         await _burst(seat, "i", *"pqrd", "enter", *"next")
         await seat.until(lambda: _said(live, worker) == ["pqrd"], "the message")
-        await seat.until(lambda: seat.app.guidance.composer.text == "next", "the draft behind it")
+        composer = seat.app.watching.guidance.composer
+        await seat.until(lambda: composer.text == "next", "the draft behind it")
         assert seat.app.state.current.state == "running"  # no letter was taken for a key
 
 

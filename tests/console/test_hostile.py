@@ -88,7 +88,7 @@ async def test_hostile_text_is_shown_harmless_everywhere(builder: HomeBuilder, s
     _fill(builder)
     async with sit(builder.home, "r[/0") as seat:
         for index in range(len(PAIRS)):
-            await seat.app.open_rollout(f"r[/{index}")
+            await seat.app.watching.open_rollout(f"r[/{index}")
             await seat.press("2", "z", "g")
             _check(seat, f"unfolded {index}")
             await seat.press("f", "v")
@@ -175,7 +175,7 @@ async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, si
     luck = random.Random(8)
     builder.start("r")
     async with sit(builder.home, "r", SMALL) as seat:
-        area, hints = seat.app.trajectory, seat.app.hints
+        area, hints = seat.app.watching.trajectory, seat.app.watching.hints
         composer, prompt = seat.app.query_one(Composer), area.prompt
         for number in range(FUZZ):
             text = "".join(luck.choices(PIECES, k=luck.randrange(1, 12)))

@@ -44,7 +44,7 @@ class Counted(RolloutSource):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    monkeypatch.setattr("houston_console.app.app.RolloutSource", Counted)
+    monkeypatch.setattr("houston_console.app.watching.RolloutSource", Counted)
     Counted.asked = []
     return Counted.asked
 

@@ -25,7 +25,7 @@ async def _find(seat: Seat, words: str) -> None:
     await seat.press("2", "slash")
     await seat.write(words)
     await seat.press("enter")
-    area = seat.app.trajectory
+    area = seat.app.watching.trajectory
     await seat.until(
         lambda: area.search and area.search.query == words and not area.searching, "found all"
     )

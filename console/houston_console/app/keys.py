@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 Area = Literal[
     "app",
+    "watch",
     "trajectory",
     "find",
     "rollouts",
@@ -40,19 +41,19 @@ class Key:
 
 
 KEYS = (
-    Key("app", "1", "area('rollouts')", "1", "go to the rollouts"),
-    Key("app", "2", "area('trajectory')", "2", "go to the trajectory"),
-    Key("app", "3", "area('terminals')", "3", "go to the terminals"),
-    Key("app", "4", "area('files')", "4", "go to files and searches"),
-    Key("app", "5,i", "area('composer')", "5 i", "say something to the agent", "guide", True),
-    Key("app", "6", "area('queue')", "6", "go to the guidance of this rollout"),
-    Key("app", "slash", "ask('/')", "/", "search this rollout", "search", True),
-    Key("app", "colon", "ask(':')", ":", "go to a step by number", "step", True),
-    Key("app", "tab", "next_area(1)", "tab", "next area", "area", True),
-    Key("app", "shift+tab", "next_area(-1)", "shift+tab", "area before", "", True),
-    Key("app", "p", "steer('pause')", "p", "pause this rollout", "pause"),
-    Key("app", "r", "steer('resume')", "r", "resume this rollout", "resume"),
-    Key("app", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
+    Key("watch", "1", "area('rollouts')", "1", "go to the rollouts"),
+    Key("watch", "2", "area('trajectory')", "2", "go to the trajectory"),
+    Key("watch", "3", "area('terminals')", "3", "go to the terminals"),
+    Key("watch", "4", "area('files')", "4", "go to files and searches"),
+    Key("watch", "5,i", "area('composer')", "5 i", "say something to the agent", "guide", True),
+    Key("watch", "6", "area('queue')", "6", "go to the guidance of this rollout"),
+    Key("watch", "slash", "ask('/')", "/", "search this rollout", "search", True),
+    Key("watch", "colon", "ask(':')", ":", "go to a step by number", "step", True),
+    Key("watch", "tab", "next_area(1)", "tab", "next area", "area", True),
+    Key("watch", "shift+tab", "next_area(-1)", "shift+tab", "area before", "", True),
+    Key("watch", "p", "steer('pause')", "p", "pause this rollout", "pause"),
+    Key("watch", "r", "steer('resume')", "r", "resume this rollout", "resume"),
+    Key("watch", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
     Key("app", "question_mark,f1", "help", "? F1", "every key", "help"),
     Key("app", "q", "quit", "q", "leave; daemon and agents go on", "quit"),
     Key("app", "ctrl+q", "quit", "ctrl+q", "leave, from anywhere", "", True),
@@ -73,7 +74,8 @@ KEYS = (
     Key("trajectory", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
     Key("trajectory", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
     Key("find", "escape", "clear", "esc", "end the search"),
-    Key("rollouts", "enter,space", "app.choose_rollout", "enter", "open a rollout", "open", True),
+    Key("rollouts", "enter,space", "screen.choose_rollout", "enter", "open a rollout", "open",
+        True),
     Key("files", "enter", "choose", "enter", "from a file to its changes, from there to the step",
         "open"),
     Key("files", "right,l", "view(1)", "→ l", "files or searches", "view"),
@@ -121,14 +123,15 @@ def actions(area: Area) -> dict[str, str]:
 def hints(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
     alone = area in ("composer", "question")
-    everywhere = [] if alone else [one for one in KEYS if one.area == "app"]
-    here = (area, "find") if area == "trajectory" else (area,)
-    shown = [one for one in KEYS if one.area in here] + everywhere
+    here: tuple[Area, ...] = (area, "find") if area == "trajectory" else (area,)
+    everywhere: tuple[Area, ...] = () if alone else ("watch", "app")
+    shown = [one for part in (here, everywhere) for one in KEYS if one.area in part]
     return [(one.shown.split()[0], one.hint) for one in shown if one.hint]
 
 
 TITLES: tuple[tuple[Area, str], ...] = (
-    ("app", "Everywhere but in the composer"),
+    ("app", "Everywhere"),
+    ("watch", "Everywhere at a rollout but in the composer"),
     ("trajectory", "Trajectory"),
     ("find", "Finding in the trajectory"),
     ("rollouts", "Rollouts"),

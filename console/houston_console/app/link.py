@@ -30,7 +30,7 @@ class Link:
         """moved: told when the state changes, or messages were sent. claimed: see `FromPerson`."""
         self.state: LinkState = "reconnecting"
         self.claimed = claimed
-        self._home = home
+        self.home = home
         self._outbox = outbox
         self._moved = moved
         self._client: AsyncControlClient | None = None
@@ -49,7 +49,7 @@ class Link:
     async def look(self) -> None:
         """See how the daemon stands now, and send what waits."""
         try:
-            owner = holder(self._home)
+            owner = holder(self.home)
         except HoustonError as problem:
             self._become("down", problem.cause)
             return
@@ -88,7 +88,7 @@ class Link:
 
     async def ask(self, message: ControlRequest, timeout: float | None = None) -> Done | Status:
         """Tell or ask the daemon something; raises HoustonError."""
-        self._client = self._client or AsyncControlClient(self._home)
+        self._client = self._client or AsyncControlClient(self.home)
         return await self._client.ask(message, timeout)
 
     def look_at(self, rollout: str) -> None:

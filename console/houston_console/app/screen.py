@@ -1,0 +1,54 @@
+"""What every full screen of the console has: the line at the top, its areas, the line of keys."""
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from houston_console.app.bars import HintBar, StatusBar
+from houston_console.app.drawing.lines import Tone
+from houston_console.app.state import ConsoleState
+from houston_shared.errors import HoustonError
+
+
+class HoustonScreen(Screen[None]):
+    """A screen that the app brings up to date. Its areas are composed by `body`."""
+
+    def __init__(self, state: ConsoleState, home: str) -> None:
+        """home: how the home is named to people."""
+        super().__init__()
+        self.state = state
+        self.status, self.hints = StatusBar(id="status"), HintBar(id="hints")
+        self._home = home
+
+    def compose(self) -> ComposeResult:
+        """The areas between two lines."""
+        yield self.status
+        yield from self.body()
+        yield self.hints
+
+    def body(self) -> ComposeResult:
+        """What is between the two lines."""
+        raise NotImplementedError
+
+    async def caught_up(self, changed: bool) -> None:
+        """The state is as new as the newest commit. changed: the rollouts are others than before.
+
+        Raises HoustonError.
+        """
+        raise NotImplementedError
+
+    def linked(self) -> None:
+        """The daemon came, or went, or took what was sent."""
+
+    def say(self) -> None:
+        """Say how things stand; called once a second, so it draws only what has changed."""
+        self.status.take(self.state, self._home)
+
+    def tell(self, text: str, tone: Tone) -> None:
+        """Say something until the next key."""
+        self.hints.tell(text, tone)
+
+    def told(self, problem: HoustonError) -> None:
+        """Show an error: cause, effect, next."""
+        follow = f"  next: {problem.next}" if problem.next else ""
+        text = " ".join(part for part in (problem.cause, problem.effect) if part)
+        self.tell(text + follow, "error")
