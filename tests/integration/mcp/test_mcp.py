@@ -20,7 +20,7 @@ from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
+from houston_shared.records import Call, Intent, Origin, Result, RolloutSpec, TaskRecord
 from houston_shared.task import Evaluate, Mcp, Sandbox, Task, load_task
 from houston_shared.task_servers import McpServer
 
@@ -68,12 +68,17 @@ class World:
         )  # fmt: skip
 
     async def open(
-        self, begun: bool = False, tools: tuple[str, ...] = (), **servers: McpServer
+        self,
+        begun: bool = False,
+        tools: tuple[str, ...] = (),
+        branch: dict[str, Any] | None = None,
+        **servers: McpServer,
     ) -> Environment:
         record = TaskRecord(name="t", folder=str(self.folder), definition="", instructions="")
         spec = RolloutSpec(
-            rollout="r1", task=record, engine="script:x", engine_settings={},
+            task=record, engine="script:x", engine_settings={},
             host_root=str(self.folder / "root"), hidden=(str(self.folder / "home"),),
+            **(branch or {"rollout": "r1"}),
         )  # fmt: skip
         task = Task(
             name="t", environment="mcp", mcp=Mcp(servers=servers), sandbox=Sandbox(read=READ),
@@ -155,6 +160,28 @@ async def test_a_server_that_dies_is_started_anew(world: World) -> None:
     call = Call(id="5.0", name="add", arguments={"a": 5})
     lost = await one.recover(Intent(call=call), STANDING, Stop())
     assert lost.kind == "interrupted" and (await act(one, "total")).text == "0"
+
+
+async def test_a_branch_is_told_what_its_servers_do_not_know(world: World, address: str) -> None:
+    servers = {"near": world.stdio(), "far": McpServer(url=address)}
+    one = await world.open(**servers)
+    await act(one, "near_add", a=5)
+    await act(one, "near_where")  # leaves a file
+    closed = await one.close_step(5)
+    assert not closed.notes
+    origin = Origin(seq=9, head_seq=1, snapshot=closed.snapshot)
+    branch = {"rollout": "r2", "parent": "r1", "parent_step": 5, "origin": origin}
+    two = await world.open(branch=branch, **servers)
+    assert (await act(two, "near_total")).text == "0"
+    assert (world.folder / "root" / "rollouts" / "r2" / "workspace" / "seen.txt").exists()
+    first = await two.close_step(6)
+    assert first.notes == (
+        "[from after step 5 on this work goes on in a new place: the workspace is as it was after"
+        " that step; what these servers knew beside it is gone, they were started anew: near; these"
+        " servers are as they are now, not as they were then: far]",
+    )
+    assert await two.close_step(6) == first, "told twice it is the same"
+    assert not (await two.close_step(7)).notes
 
 
 async def test_an_answer_over_http_has_a_size(world: World, address: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from houston_daemon.environments.kind import Making
 from houston_daemon.environments.local import local_host
+from houston_daemon.environments.mcp.arrival import arrival
 from houston_daemon.environments.mcp.catalog import own
 from houston_daemon.environments.mcp.connection import Connection
 from houston_daemon.environments.mcp.environment import McpEnvironment
@@ -33,7 +34,7 @@ def build(making: Making) -> McpEnvironment:
         for name, one in task.mcp.servers.items()
     ]
     folder = rollout_folder(Path(spec.host_root), spec.rollout)
-    steps = Steps(host, folder / "mcp-steps.json")
+    steps = Steps(host, folder / "mcp-steps.json", partial(arrival, spec, task, host))
     source = task.workspace.source
     return McpEnvironment(
         task,

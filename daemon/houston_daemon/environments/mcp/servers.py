@@ -71,8 +71,8 @@ class Servers:
                 raise NeedsPerson(
                     str(found),
                     "The rollout waits.",
-                    f"Bring it up (the rollout's log says more), then: houston rollout resume"
-                    f" {rollout}",
+                    f"See: houston daemon logs --rollout {rollout}. Bring it up, then: houston"
+                    f" rollout resume {rollout}",
                 )
             if isinstance(found, BaseException):
                 raise found

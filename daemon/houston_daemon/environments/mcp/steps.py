@@ -4,6 +4,7 @@
 tell, so this is smaller than the workstation's closing.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -24,14 +25,20 @@ class Told(msgspec.Struct, frozen=True):
     """The step that it closed; 0 once something has run after it."""
     files: tuple[FileChange, ...] = ()
     more: int = 0
+    notes: tuple[str, ...] = ()
+    """What the agent is told with the step; while `step` is 0, with the next one."""
 
 
 class Steps:
     """The closed steps of one rollout."""
 
-    def __init__(self, host: Host, file: Path) -> None:
+    def __init__(
+        self, host: Host, file: Path, arrival: Callable[[], Awaitable[tuple[str, ...]]]
+    ) -> None:
+        """arrival: what the agent is told with its first observation, once the world is made."""
         self._host = host
         self._file = file
+        self._arrival = arrival
         self._told = Told()
 
     async def open(self) -> None:
@@ -40,12 +47,12 @@ class Steps:
             self._told = msgspec.json.decode(self._file.read_bytes(), type=Told)
             return
         snapshot = await self._host.snapshots.take("start", mark=True)
-        self._keep(Told(snapshot.commit))
+        self._keep(Told(snapshot.commit, notes=await self._arrival()))
 
     def run(self) -> None:
         """Something is about to change the workspace."""
         if self._told.step:
-            self._keep(msgspec.structs.replace(self._told, step=0, files=(), more=0))
+            self._keep(msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=()))
 
     async def mark(self) -> str:
         """A snapshot within a step, large files too; its commit."""
@@ -58,9 +65,12 @@ class Steps:
             since = self._told.commit
             found = await self._host.snapshots.take(f"step {step}", since=since)
             files = tuple(map(_change, found.files))
-            self._keep(Told(found.commit, step, files, found.more))
+            notes = () if self._told.step else self._told.notes
+            self._keep(Told(found.commit, step, files, found.more, notes))
         told = self._told
-        return Closing(snapshot=told.commit, files=told.files, more_files=told.more)
+        return Closing(
+            snapshot=told.commit, files=told.files, more_files=told.more, notes=told.notes
+        )
 
     def _keep(self, told: Told) -> None:
         synced_file.write(self._file, msgspec.json.encode(told))
