@@ -56,6 +56,11 @@ COMMANDS = _commands(
     ("rollout cancel", "houston_console.headless.rollout_cancel", "end a rollout for good"),
     ("rollout branch", "houston_console.headless.rollout_branch", "a sibling from a step"),
     ("rollout restore", "houston_daemon.commands.rollout_restore", "a workspace as it was"),
+    (
+        "rollout printed",
+        "houston_daemon.commands.rollout_printed",
+        "a terminal's log from another machine",
+    ),
     ("rollout clean", "houston_console.headless.rollout_clean", "free its part of the host"),
     ("rollout archive", "houston_daemon.commands.rollout_archive", "into a file, out of the home"),
     ("rollout erase", "houston_daemon.commands.rollout_erase", "erase a step, or a leaked secret"),

@@ -1,4 +1,5 @@
-"""What a step's terminals printed, whole: read from their logs on this machine, a block at a time.
+"""What a step's terminals printed, whole: read from their logs, a block at a time; logs on another
+machine are fetched first, by a command that can.
 
 An observation holds a cut of it, and says so; here is the rest. The layout is the host's
 (`terminal_folder`). Nothing is interpreted but line ends: what moved a cursor is shown as glyphs,
@@ -8,6 +9,9 @@ process knows are too.
 
 import codecs
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,22 +25,55 @@ _BLOCK = 1 << 20
 _MARK = re.compile("\x1b\\]7771;[^\x07\x1b]{0,90}\x07")
 
 
-def show(page: Page, host_root: str, rollout: str, printed: TerminalSpan) -> None:
-    """All that one terminal printed during a step, under a line that says what it is."""
+def show(page: Page, home: Path, host_root: str, rollout: str, printed: TerminalSpan) -> None:
+    """All that one terminal printed during a step, under a line that says what it is.
+
+    home: where the rollout's machines are known, for logs that are on another one.
+    """
     size = printed.end - printed.start
     title = f"{size:,} bytes of terminal {printed.terminal} on {printed.host}"
     page.line("  ", span(title, "name"))
     folder = terminal_folder.terminals_folder(Path(host_root), rollout) / printed.terminal
     inside = terminal_folder.is_name(printed.terminal)
     if printed.host != "local":
-        page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
+        _from_there(page, home, rollout, printed)
         return
     if not host_root or not inside or not folder.is_dir():
         page.line("    ", span("its log is not on this machine", "dim"))
         return
-    for text in _lines(blocks(folder, printed.start, printed.end)):
-        page.line("    │ ", safe(redact(_MARK.sub("", text))))
+    _print(page, blocks(folder, printed.start, printed.end))
     page.line("    ", span(f"byte for byte in {folder}", "dim"))
+
+
+def _from_there(page: Page, home: Path, rollout: str, printed: TerminalSpan) -> None:
+    """The same from another machine; where it cannot be reached, that is said."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log"
+        words = ["rollout", "printed", rollout, f"--host={printed.host}", f"--into={file}"]
+        words += [f"--from={printed.start}", f"--to={printed.end}", "--", printed.terminal]
+        done = subprocess.run(
+            [sys.executable, "-m", "houston_shared.command", "--home", str(home), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            why = done.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
+            page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
+            page.line("    ", span(why[0] if why else "it could not be read", "dim"))
+            return
+        _print(page, _whole(file))
+
+
+def _whole(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        while data := opened.read(_BLOCK):
+            yield data
+
+
+def _print(page: Page, parts: Iterator[bytes]) -> None:
+    for text in _lines(parts):
+        page.line("    │ ", safe(redact(_MARK.sub("", text))))
 
 
 def blocks(folder: Path, start: int, end: int) -> Iterator[bytes]:

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         if arguments.newest:
             first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
         host_root = reader.run(rollouts.spec(one)).host_root if arguments.printed else ""
-        show = _shower(one.id, arguments, host_root)
+        show = _shower(one.id, arguments, loaded.home.path, host_root)
         if not arguments.follow:
             _pages(lambda plan: reader.run(plan()), one.id, first, arguments.last, show)
             return int(ExitCode.DONE)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _shower(rollout: str, arguments: argparse.Namespace, host_root: str) -> Show:
+def _shower(rollout: str, arguments: argparse.Namespace, home: Path, host_root: str) -> Show:
     page = Page()
 
     def show(found: list[StepRecord], verdicts: Verdicts) -> None:
@@ -80,7 +80,7 @@ def _shower(rollout: str, arguments: argparse.Namespace, host_root: str) -> Show
                 spoken_step.show(page, one, line["verdict"], arguments.full)
                 spans = one.observation.spans if one.observation and arguments.printed else ()
                 for span in spans:
-                    printed.show(page, host_root, one.inherited or rollout, span)
+                    printed.show(page, home, host_root, one.inherited or rollout, span)
         page.flush()
 
     return show

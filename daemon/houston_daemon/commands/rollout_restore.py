@@ -1,13 +1,19 @@
 """`houston rollout restore R --into DIR`: a workspace as it was after a step, or when scored.
 
-It reads snapshots on this machine's host root and changes nothing of the rollout, which may run.
+It reads snapshots where they are, here or on another machine, and changes nothing of the rollout,
+which may run.
 """
 
 import argparse
+import asyncio
+import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
+from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.snapshots.reading import bring_back
+from houston_daemon.hosts.ssh import visit
+from houston_daemon.hosts.ssh.there import There, there
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.config_hosts import LOCAL
@@ -31,6 +37,8 @@ class Found(NamedTuple):
     step: int
     commit: str
     host_root: str
+    there: There | None
+    """The other machine that has it; None for this one."""
     score: float | None = None
 
 
@@ -59,11 +67,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             "Name a new folder.",
             ExitCode.USAGE,
         )
-    folder = rollout_folder(Path(found.host_root), found.rollout)
     try:
-        lost = bring_back(folder / "shadow", found.commit, into, folder / "workspace")
-    except OSError as problem:
-        raise HoustonError(f"{into} cannot be written: {problem.strerror}.", NOTHING) from None
+        lost = _brought_back(found, into)
+    except HostAway as away:
+        raise HoustonError(away.cause, NOTHING, "houston doctor", ExitCode.BUSY) from None
+    except (OSError, tarfile.TarError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise HoustonError(f"{into} cannot be written: {why}.", NOTHING) from None
     if arguments.json:
         score = {} if found.score is None else {"score": found.score}
         out.json_line(
@@ -80,34 +90,44 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 def _found(arguments: argparse.Namespace) -> Plan[Found]:
     one = yield from rollouts.rollout(arguments.rollout)
     spec = yield from rollouts.spec(one)
-    task, root = parse_task(spec.task), spec.host_root
-    place = task.hosts[0] if arguments.at else task.evaluate.host or task.hosts[0]
-    if place != LOCAL:
-        raise HoustonError(
-            f"The snapshots of {one.id} are on the host {place}, not on this machine.",
-            NOTHING,
-            f"A branch gets its workspace there: houston rollout branch {one.id} --at STEP",
-        )
+    task = parse_task(spec.task)
+    name = task.hosts[0] if arguments.at else task.evaluate.host or task.hosts[0]
+    root, place = spec.host_root, None if name == LOCAL else there(spec, name)
     if arguments.at:
-        return (yield from _after(one.id, arguments.at, root))
+        return (yield from _after(one.id, arguments.at, root, place))
     scored = [each for each in (yield from world.evaluations(one.id)) if each.score is not None]
     if not scored:
         raise HoustonError(f"No submission of {one.id} has a score.", NOTHING)
     best = max(scored, key=lambda each: (each.score, each.number)) if arguments.best else scored[-1]
     if commit := (yield from world.submitted(best)):
-        return Found(best.rollout, best.step, commit, root, best.score)
-    after = yield from _after(best.rollout, best.step, root)
+        return Found(best.rollout, best.step, commit, root, place, best.score)
+    after = yield from _after(best.rollout, best.step, root, place)
     return after._replace(score=best.score)
 
 
-def _after(rollout: str, step: int, root: str) -> Plan[Found]:
+def _brought_back(found: Found, into: Path) -> list[str]:
+    """The paths that are not in `into`. Raises HoustonError and OSError."""
+    if found.there is not None:
+        return asyncio.run(visit.bring_back(found.there, found.rollout, found.commit, into))
+    folder = rollout_folder(Path(found.host_root), found.rollout)
+    return bring_back(folder / "shadow", found.commit, into, folder / "workspace")
+
+
+def _after(rollout: str, step: int, root: str, place: There | None) -> Plan[Found]:
     rows = yield from steps.rows(rollout, step, step)
     if not rows or rows[0].observation_seq is None or not rows[0].snapshot:
         newest = yield from steps.last(rollout)
-        why = "has no snapshot" if rows else "is not there"
+        if rows and not rows[0].snapshot and rows[0].observation_seq is not None:
+            raise HoustonError(
+                f"Step {step} of {rollout} has no snapshot: its environment keeps no files, or they"
+                " could not be read then.",
+                NOTHING,
+                f"houston steps {rollout} --from {step} -n 1",
+            )
+        why = "is not closed" if rows else "is not there"
         raise HoustonError(
             f"Step {step} of {rollout} {why}; its newest step is {newest}.",
             NOTHING,
             f"houston steps {rollout}",
         )
-    return Found(rows[0].rollout, step, rows[0].snapshot, root)
+    return Found(rows[0].rollout, step, rows[0].snapshot, root, place)

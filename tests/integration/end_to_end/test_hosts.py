@@ -93,9 +93,8 @@ def _branched(station: Station, rollout: str, there: Path) -> None:
     ]
     own = station.host_root / "rollouts" / row["rollout"] / "workspace"
     assert (own / "here.txt").exists()
-    freed = station.run("rollout", "clean", row["rollout"], "--snapshots", code=None).stdout
-    assert "host root of gpu2 stays" in freed
-    assert workspace.exists() and not own.exists()
+    station.run("rollout", "clean", row["rollout"], "--snapshots")
+    assert not workspace.exists() and not own.exists()
 
 
 def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:
@@ -127,6 +126,30 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     assert "hi" in second["observation"]
     assert "Heading" in second["observation"]
     assert "100" in third["observation"]
+    _looked_at_from_here(station, sshd, rollout)
+
+
+def _looked_at_from_here(station: Station, sshd: Sshd, rollout: str) -> None:
+    """Its workspace and what its terminals printed can be had here, and its folder freed there."""
+    was, best = station.folder / "was", station.folder / "best"
+    station.run("rollout", "restore", rollout, "--at", "1", "--into", str(was))
+    assert sorted(path.name for path in was.iterdir()) == ["README.md", "a.tex", "answer.txt"]
+    assert (was / "answer.txt").read_text() == "hi\n"
+    (scored,) = station.json("rollout", "restore", rollout, "--best", "--into", str(best))
+    assert (scored["score"], scored["lost"], (best / "a.md").exists()) == (100, [], True)
+    assert "│ Hello." in station.run("steps", rollout, "--printed", "--to", "1").stdout
+    sshd.stop()
+    there = Path(sshd.host.host_root) / "rollouts" / rollout
+    shown = station.run("steps", rollout, "--printed", "--to", "1").stdout
+    assert "its log is on the host gpu2, not here" in shown and "cannot be reached" in shown
+    refused = station.run("rollout", "restore", rollout, "--at", "1", "--into", "no", code=75)
+    assert "gpu2 cannot be reached" in refused.stderr
+    said = station.run("rollout", "clean", rollout, code=1).stdout
+    assert "gpu2 cannot be reached" in said and f"rollouts/{rollout} stays" in said
+    assert (there / "workspace").exists()
+    sshd.start()
+    station.run("rollout", "clean", rollout)
+    assert sorted(path.name for path in there.iterdir()) == ["holder", "shadow"]
 
 
 def _doctor(station: Station) -> str:

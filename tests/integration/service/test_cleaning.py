@@ -136,7 +136,8 @@ async def test_a_full_disk_is_freed(tmp_path: Path) -> None:
 
             await leftovers.end(small, ["r-1"])
             assert not processes.is_alive(shell)
-            report = await carry_out(Order(str(small), "r-1", snapshots=False), "/home/a", Machines())
+            order = Order(str(small), "r-1", snapshots=False)
+            report = await carry_out(order, "/home/a", Machines())
             assert (report.left, report.bytes > BIG) == ("", True)
             assert not host.workspace.exists()
         finally:

@@ -34,6 +34,8 @@ class Hello(Ask, frozen=True, kw_only=True):
     owner: str
     lease: int = 0
     """Of the worker that asks: an older one is refused while a later one is served."""
+    reads: bool = False
+    """Only to look at what is there: whoever serves the rollout goes on."""
     sandbox: Literal["bubblewrap", "none"]
     network: bool
     read: tuple[str, ...] = ()
@@ -190,6 +192,40 @@ class DestroyTerminals(Ask, frozen=True):
     """`Host.destroy_terminals`."""
 
 
+class Free(Ask, frozen=True, kw_only=True):
+    """`freeing.free` of a rollout that is over. Answer: `freeing.Freed`."""
+
+    snapshots: bool
+
+
+class Pack(Ask, frozen=True, kw_only=True):
+    """Have the workspace as it was at a snapshot packed as a tar file. Answer: Packed."""
+
+    commit: str
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Pack` made."""
+
+    size: int
+    lost: tuple[str, ...]
+    """Paths that could not be brought back."""
+
+
+class PartOf(Ask, frozen=True, kw_only=True):
+    """Bytes of what was packed last, from an offset on; fewer where it ends."""
+
+    at: int
+
+
+class LogOf(Ask, frozen=True, kw_only=True):
+    """Bytes of [start, end) of a terminal's log, a part of them where they are many."""
+
+    name: str
+    start: int
+    end: int
+
+
 class Ping(Ask, frozen=True):
     """Nothing but an answer."""
 
@@ -222,6 +258,10 @@ Asks = (
     | TakeSnapshot
     | Restore
     | DestroyTerminals
+    | Free
+    | Pack
+    | PartOf
+    | LogOf
     | Ping
     | Other
 )

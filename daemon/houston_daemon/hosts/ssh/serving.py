@@ -8,6 +8,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ from typing import Any
 import msgspec
 from platformdirs import user_state_path
 
-from houston_daemon.hosts import limits
+from houston_daemon.hosts import freeing, limits
 from houston_daemon.hosts.branching import Past
+from houston_daemon.hosts.freeing import Freed
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import predecessor
 from houston_daemon.hosts.ssh.parcels import Parcels
+from houston_daemon.hosts.ssh.reading import Reading
 from houston_daemon.hosts.terminals.terminal import LocalTerminal
 from houston_daemon.hosts.user_secrets import secret_places
 from houston_shared.errors import HoustonError
@@ -42,6 +45,8 @@ class Serving:
         self._services: dict[str, Service] = {}
         self._host: LocalHost | None = None
         self._parcels: Parcels | None = None
+        self._reading: Reading | None = None
+        self._free: Callable[[bool], Awaitable[Freed]] | None = None
 
     async def hello(self, ask: m.Hello) -> m.Welcome:
         """Make the host; whoever served this rollout before, cut off, is ended first."""
@@ -70,12 +75,15 @@ class Serving:
             apart=(parcels.shelf,),
         )
         trouble = ""
-        if ask.rollout:
+        if ask.reads:
+            self._reading = Reading(host.folder)
+        elif ask.rollout:
             await asyncio.to_thread(parcels.open)
             await asyncio.to_thread(predecessor.replace, root, ask.rollout, ask.owner, ask.lease)
         else:
             trouble = await _trouble(ask)
         self._host, self._parcels = host, parcels
+        self._free = partial(freeing.free, root.absolute(), ask.rollout, ask.owner)
         return m.Welcome(
             version=version("houston-agents"),
             workspace=str(host.workspace),
@@ -89,6 +97,8 @@ class Serving:
             return await self.hello(ask)
         if self._host is None or self._parcels is None:
             raise HoustonError("The near side asked before it said hello.")
+        if self._reading is not None:
+            return await self._reading.answer(ask)
         return await self._answer(self._host, self._parcels, ask, back)
 
     async def _answer(
@@ -119,6 +129,8 @@ class Serving:
                 return await host.terminals()
             case m.DestroyTerminals():
                 return await host.destroy_terminals()
+            case m.Free() if self._free is not None:
+                return await self._free(ask.snapshots)
             case m.Other():
                 return await self._service(host, ask.service)(host, ask.body, back)
             case m.Ping():
@@ -127,6 +139,8 @@ class Serving:
                 return await (await host.terminal(ask.name, ask.create)).status()
             case m.Hello():
                 raise HoustonError("The near side said hello twice.")
+            case m.Free() | m.Pack() | m.PartOf() | m.LogOf():
+                raise HoustonError(f"{type(ask).__name__} is for who reads.")
             case _:
                 return await _in_terminal(await host.terminal(ask.name), ask, back)
 
@@ -139,6 +153,8 @@ class Serving:
 
     async def close(self) -> None:
         """Let go; terminals go on."""
+        if self._reading is not None:
+            self._reading.close()
         if self._host is not None:
             await self._host.close()
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_daemon.hosts.ssh.there import there
 from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps import rebuild, states
@@ -67,15 +68,10 @@ def note(store: Store, asked: Asked, report: Report) -> None:
         by=asked.author.by,
         bytes=report.bytes,
         snapshots=asked.order.snapshots and not report.left,
-        left=redact("; ".join(filter(None, (report.left, _elsewhere(asked.order))))),
+        left=redact(report.left),
         **asked.author.fields,
     )
     store.journal.append(Key(asked.order.rollout), "cleaned", body)
-
-
-def _elsewhere(order: Order) -> str:
-    names = ", ".join(order.elsewhere)
-    return f"rollouts/{order.rollout} below the host root of {names} stays" if names else ""
 
 
 def _order(store: Store, rollout: str, message: CleanRollouts) -> Order:
@@ -103,7 +99,8 @@ def _order(store: Store, rollout: str, message: CleanRollouts) -> Order:
     spec = _spec(store, row)
     if spec is None:
         return Order("", row.id, message.snapshots)
-    return Order(spec.host_root, row.id, message.snapshots, tuple(sorted(spec.hosts)))
+    elsewhere = tuple(there(spec, host) for host in sorted(spec.hosts))
+    return Order(spec.host_root, row.id, message.snapshots, elsewhere)
 
 
 def _spec(store: Store, row: Rollout) -> RolloutSpec | None:

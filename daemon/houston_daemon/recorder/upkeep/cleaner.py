@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from houston_daemon.hosts.ssh.there import There
 from houston_shared.home import Home
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -25,8 +26,8 @@ class Order(msgspec.Struct, frozen=True):
     rollout: str
     snapshots: bool
     """Whether its snapshots go, too."""
-    elsewhere: tuple[str, ...] = ()
-    """Other hosts on which it keeps something, which is not freed from here."""
+    elsewhere: tuple[There, ...] = ()
+    """Its parts of other machines."""
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -1,0 +1,106 @@
+"""What a rollout has on another machine, asked for without its worker: read, or freed at its end.
+
+Who reads disturbs nobody: the rollout may run. Who frees comes last: no worker is served any more.
+"""
+
+import contextlib
+import os
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+
+from houston_daemon.hosts.errors import HostAway
+from houston_daemon.hosts.freeing import Freed
+from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh.host import SshHost
+from houston_daemon.hosts.ssh.there import There
+
+
+class Machines:
+    """Machines that are asked to free something; one that is away is asked once."""
+
+    def __init__(self) -> None:
+        self._away: dict[There, str] = {}
+
+    async def free(self, there: There, rollout: str, home: str, snapshots: bool) -> Freed:
+        """Free a rollout's part of a machine; where that cannot be, `left` says why."""
+        why = self._away.get(there)
+        if why is None:
+            try:
+                hello = _hello(there, rollout, owner=f"{there.key}:{home}", lease=m.OVER)
+                async with _reached(there, hello) as host:
+                    freed: Freed = await host.link.ask(m.Free(snapshots=snapshots), Freed)
+                    return freed
+            except HostAway as away:
+                why = away.cause
+                self._away[there] = why
+        return Freed(0, f"{why} What is in {there.folder(rollout)} stays.")
+
+
+async def bring_back(there: There, rollout: str, commit: str, into: Path) -> list[str]:
+    """Make the folder `into` what the workspace there was; the paths that it lacks.
+
+    Raises HoustonError, also where the machine is away, and OSError.
+    """
+    into.parent.mkdir(parents=True, exist_ok=True)
+    async with _reached(there, _hello(there, rollout, reads=True)) as host:
+        made: m.Packed = await host.link.ask(m.Pack(commit=commit), m.Packed)
+        with tempfile.TemporaryFile(dir=into.parent) as packed:
+            while packed.tell() < made.size:
+                part: bytes = await host.link.ask(m.PartOf(at=packed.tell()), bytes)
+                packed.write(part)
+            packed.seek(0, os.SEEK_SET)
+            into.mkdir(exist_ok=True)
+            with tarfile.open(fileobj=packed) as tar:
+                tar.extractall(into, filter=_plain)
+    return list(made.lost)
+
+
+async def log(
+    there: There, rollout: str, terminal: str, start: int, end: int
+) -> AsyncIterator[bytes]:
+    """Bytes of [start, end) of a terminal's log, as far as there are any. Raises HoustonError."""
+    async with _reached(there, _hello(there, rollout, reads=True)) as host:
+        while start < end:
+            ask = m.LogOf(name=terminal, start=start, end=end)
+            part: bytes = await host.link.ask(ask, bytes, again=True)
+            if not part:
+                return
+            yield part
+            start += len(part)
+
+
+def _plain(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
+    """Files, folders and links only, and theirs who unpacks them."""
+    if not (member.isreg() or member.isdir() or member.issym()):
+        return None
+    owned = member.replace(uid=os.getuid(), gid=os.getgid(), uname="", gname="", deep=False)
+    return tarfile.tar_filter(owned, into)
+
+
+def _hello(
+    there: There, rollout: str, *, owner: str = "", lease: int = 0, reads: bool = False
+) -> m.Hello:
+    return m.Hello(
+        version=version("houston-agents"),
+        rollout=rollout,
+        root=there.settings.host_root,
+        key=there.key,
+        owner=owner,
+        lease=lease,
+        reads=reads,
+        sandbox="none",
+        network=False,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _reached(there: There, hello: m.Hello) -> AsyncIterator[SshHost]:
+    host = SshHost(there.host, there.settings, hello)
+    try:
+        await host.look()
+        yield host
+    finally:
+        await host.close()
