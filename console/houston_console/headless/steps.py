@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from houston_console.headless import options, printed, spoken_step
 from houston_console.headless.following import Following
