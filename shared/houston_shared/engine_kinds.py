@@ -25,5 +25,6 @@ def check_kinds(engines: Mapping[str, _Named], source: str) -> None:
         if engine.kind not in others:
             raise ConfigurationError(
                 f"{source}: `engines.{name}.kind` is {engine.kind!r}; allowed: "
-                f"{', '.join((*KINDS, *others))}."
+                f"{', '.join((*KINDS, *others))}.",
+                next="Install the package that brings it beside Houston, or correct the kind.",
             )

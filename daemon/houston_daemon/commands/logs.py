@@ -1,4 +1,5 @@
-"""`houston daemon logs`: the end of the daemon's or an engine's log, and what is added to it."""
+"""`houston daemon logs`: the end of the daemon's, an engine's or a rollout's log, and what is
+added to it."""
 
 import argparse
 from pathlib import Path
@@ -11,18 +12,25 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.lock import holder
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`-f`, `-n`, `--engine`."""
+    """`-f`, `-n`, `--engine`, `--rollout`."""
     parser.add_argument("-f", "--follow", action="store_true", help="wait for more")
     parser.add_argument("-n", "--lines", type=whole(), default=40, metavar="N", help="last N lines")
-    parser.add_argument("--engine", metavar="NAME", help="the log of this engine instead")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--engine", metavar="NAME", help="the log of this engine instead")
+    which.add_argument("--rollout", metavar="R", help="the log of this rollout's worker instead")
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Print lines; with `-f` until Ctrl-C, over rotations."""
-    path = _engine(loaded, arguments.engine) if arguments.engine else _own(loaded)
+    if arguments.rollout:
+        path = _worker(loaded, arguments.rollout)
+    else:
+        path = _engine(loaded, arguments.engine) if arguments.engine else _own(loaded)
     try:
         lines, end = tail(path, arguments.lines)
     except OSError as problem:
@@ -75,5 +83,18 @@ def _engine(loaded: Loaded, name: str) -> Path:
         raise HoustonError(
             f"There is no log of an engine {name!r}; there are: {', '.join(there) or 'none'}.",
             next="houston daemon status",
+        )
+    return path
+
+
+def _worker(loaded: Loaded, name: str) -> Path:
+    from houston_daemon.service.process import worker_log  # the others do not pay for it
+
+    with Reader(loaded.home) as reader:
+        rollout = reader.run(rollouts.rollout(name)).id
+    path = worker_log(loaded.home, rollout)
+    if not _there(path):
+        raise HoustonError(
+            f"The worker of {rollout} has written nothing.", next=f"houston rollout show {rollout}"
         )
     return path

@@ -256,7 +256,8 @@ class Workers:
         if past.deaths >= DEATHS_LIMIT:
             last = f"last ({how}): {said}"
             LOGGER.error("rollout %s fails: %s deaths; %s", rollout, past.deaths, last)
-            return f"its worker ended {past.deaths} times without a step between; {last}"
+            said = f"its worker ended {past.deaths} times without a step between; {last}"
+            return f"{said}; see: houston daemon logs --rollout {rollout}"
         self.restarts += 1
         delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (past.deaths - 1))
         past.not_before = now + delay

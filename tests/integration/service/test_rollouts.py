@@ -64,6 +64,10 @@ def test_rollouts_run_and_are_named_in_json(station: Station) -> None:
     (status,) = station.json("daemon", "status")
     assert status["rollouts"]["finished"] == 3
     station.until(lambda: station.json("daemon", "status")[0]["workers"] == 0)
+    with (station.home / "logs/workers" / f"{ids[1]}.log").open("a") as log:
+        log.write("what its worker said\n")
+    shown = station.run("daemon", "logs", "--rollout", ids[1][-4:]).stdout
+    assert shown.endswith("what its worker said\n")
 
 
 def test_a_script_is_meant_from_the_folder_where_it_was_named(station: Station) -> None:
@@ -116,7 +120,7 @@ def test_a_rollout_whose_worker_always_dies_fails_with_the_last_line_of_its_log(
         station.until(lambda: not running(station, rollout))
     assert over(station, rollout) == "failed"
     (reason,) = station.query("SELECT reason FROM rollouts WHERE id = ?", rollout)[0]
-    assert "5 times" in reason
+    assert "5 times" in reason and f"houston daemon logs --rollout {rollout}" in reason
 
 
 NAP = f"sleep 6{os.getpid()}"
