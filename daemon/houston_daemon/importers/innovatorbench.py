@@ -66,10 +66,12 @@ def imported(found: Mapping[str, Any], beside: Path) -> Imported:
         made.say("max_eval_num", "mapped", f"not given: ResearchGym's {EVALUATIONS}")
     _task_folder(made, found, beside)
     _evaluation(made, found, beside)
+    made.put("browse", "hosts", ["*"])
     made.say(
         "(network)",
         "approximately",
-        "commands and pages have none; [sandbox] network = true gives it to both",
+        "commands have none; [sandbox] network = true gives it. Pages of all hosts are open, as"
+        " there: [browse] hosts",
     )
     return made
 
@@ -89,8 +91,16 @@ def _number(field: str, value: Any) -> float:
     return value
 
 
+def _count(field: str, value: Any) -> int:
+    """A whole number: a fraction of a step would become none."""
+    number = _number(field, value)
+    if number != int(number):
+        raise ConfigurationError(f"`{field}` is {value!r}, no whole number.")
+    return int(number)
+
+
 def _steps(made: Imported, field: str, value: Any) -> None:
-    made.put("budget", "steps", int(_number(field, value)))
+    made.put("budget", "steps", _count(field, value))
     made.say(field, "mapped", "[budget] steps")
 
 
@@ -101,7 +111,7 @@ def _time(made: Imported, field: str, value: Any) -> None:
 
 
 def _evaluations(made: Imported, field: str, value: Any) -> None:
-    made.put("budget", "evaluations", int(_number(field, value)))
+    made.put("budget", "evaluations", _count(field, value))
     said = "[budget] evaluations; one without a score uses up none, and a late one ends nothing"
     made.say(field, "approximately", said)
 

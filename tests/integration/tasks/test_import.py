@@ -97,6 +97,7 @@ def test_an_imported_task_runs_and_is_scored_as_there(station: Station, bench: P
     task = load_task(file).task
     assert (task.name, task.budget.steps, task.budget.evaluations) == ("task-1", 4000, 3)
     assert (task.budget.active_seconds, task.evaluate.seconds) == (172_800, 50)
+    assert task.page_hosts == ("*",), "its agents browse the web"
     assert task.environment_variables == {
         "OPENAI_API_KEY": "[secret:OPENAI_API_KEY]",
         "HF_HOME": "/workspace/hf \x7f",
@@ -122,6 +123,8 @@ def test_an_imported_task_runs_and_is_scored_as_there(station: Station, bench: P
         ("steps: 3", "has no `task_name`"),
         ("task_name: !!python/object/apply:os.system ['true']", "is not valid YAML"),
         ("task_name: t\nmax_steps: -1", "no number above 0"),
+        ("task_name: t\nmax_steps: 0.5", "`max_steps` is 0.5, no whole number"),
+        ("task_name: t\nmax_eval_num: 1.5", "`max_eval_num` is 1.5, no whole number"),
         ("task_name: '???'", "no task name can be made"),
         ("task_name: ../../task_1", "no name of a folder"),
     ],
