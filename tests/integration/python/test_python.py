@@ -158,6 +158,16 @@ print([n for n in os.listdir('/proc') if n.isdigit() and
     ]  # fmt: skip
 
 
+async def test_code_cannot_speak_to_the_sandbox(bench: Bench, folder: Path) -> None:
+    """A NUL ended the variable that carries the code, and bubblewrap read the rest as its own."""
+    (folder / "outside").mkdir(exist_ok=True)
+    words = ("--bind", str(folder / "outside"), "/tmp/in")
+    result = await bench("\0".join(["open('/tmp/in/x', 'w')", *words]))
+    assert (result.success, result.fields["error_type"]) == (False, "SyntaxError")
+    assert "null bytes" in result.text
+    assert not [*(folder / "outside").iterdir()]
+
+
 async def test_it_works_without_a_sandbox_where_the_task_says_so(folder: Path) -> None:
     open_ = Bench(folder)
     task = Task(name="t", environment="python", sandbox="none")

@@ -1,4 +1,4 @@
-"""Names survive a git tree, and no path leads out of the workspace."""
+"""Names survive a git tree, no path leads out of the workspace, no variable out of the sandbox."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.snapshots import tree_names
 from houston_daemon.hosts.snapshots.beneath import Beneath
+from houston_shared.errors import HoustonError
 
 _ODD = [".git", ".GIT", ".Git ", ".git.", "git~1", "GIT~2", ".git::$INDEX_ALLOCATION", "%houston%"]
 _ODD += [".g\u200cit", os.fsdecode(b"\xff\xfe"), "%houston%2Egit"]
@@ -75,3 +77,13 @@ def test_folders_are_made_on_the_way_and_links_cleared_from_it(place: Path) -> N
     assert os.readlink(place / "out" / "a" / "b") == "target"
     assert (place / "x" / "y" / "z").is_dir()
     assert [path.name for path in (place.parent / "outside").iterdir()] == ["secret"]
+
+
+@pytest.mark.parametrize("values", [{"A": "x\0--bind\0/\0/tmp/in"}, {"A\0--bind\0/\0/tmp/in": "x"}])
+def test_a_variable_cannot_become_an_argument_of_the_sandbox(
+    values: dict[str, str], tmp_path: Path
+) -> None:
+    sandbox = Sandbox("bubblewrap", tmp_path / "workspace", tmp_path / "home", tmp_path / "tmp")
+    with pytest.raises(HoustonError, match="NUL"):
+        sandbox.wrap(["true"], environment=values)
+    assert not [*tmp_path.rglob("settings-*")]

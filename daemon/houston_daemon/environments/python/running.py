@@ -43,6 +43,8 @@ class PythonTool:
     async def run(self, code: str) -> Executed:
         """What the code did. Cancelling ends it. Raises HoustonError when the host cannot."""
         settings = self._settings
+        if "\0" in code:  # no variable of an environment can hold it, nor can Python read it
+            return _unread("source code cannot contain null bytes")
         folders = map(str, interpreter.PACKAGES)
         done = await self._host.spawn(
             [interpreter.PYTHON, "-I", "-S", str(_PROGRAM), str(settings.memory_mb),
@@ -81,6 +83,14 @@ class PythonTool:
             said = done.stderr.decode("utf-8", "replace")[-2_000:]
             log.warning("code ended with %s: %s", done.exit_code, said)
             return _Report("Killed", f"the process ended without a word ({_end(done.exit_code)})")
+
+
+def _unread(why: str) -> Executed:
+    line = f"SyntaxError: {why}"
+    return Executed(
+        success=False, error=why, error_type="SyntaxError", traceback_lines=(line,), seconds=0.0,
+        output="",
+    )  # fmt: skip
 
 
 def _end(code: int) -> str:

@@ -221,7 +221,16 @@ class Sandbox:
         return values
 
     def _settings(self, given: Mapping[str, str]) -> Path:
-        """A file with the arguments that set these variables, some of which are secrets."""
+        """A file with the arguments that set these variables, some of which are secrets.
+
+        A NUL ends an argument there: what follows it would be the next one, such as `--bind`.
+        """
+        for name, value in given.items():
+            if "\0" in name or "\0" in value:
+                raise HoustonError(
+                    f"The variable {name.replace(chr(0), '?')} holds a NUL character.",
+                    "No process was started.",
+                )
         folder = self.temporary.parent
         folder.mkdir(parents=True, exist_ok=True)
         words = [word for pair in given.items() for word in ("--setenv", *pair)]
