@@ -129,6 +129,30 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     _looked_at_from_here(station, sshd, rollout)
 
 
+def test_work_is_scored_where_the_task_says(station: Station, sshd: Sshd) -> None:
+    """The evaluator runs on the second machine, over the workspace there and nothing else."""
+    sshd.start()
+    script = [
+        {"calls": [_call("run_command", command="echo here > answer.txt"), _call("eval")]},
+        {"calls": [_call("run_command", command="ln -s /proc/self/cwd way", host="gpu2")]},
+        {"calls": [_call("eval")]},
+        {"calls": [_call("run_command", command="rm way; echo there > answer.txt", host="gpu2")]},
+        {"calls": [_call("eval")]},
+    ]
+    task = _task(station, ["local", "gpu2"])
+    task.write_text(task.read_text().replace("[evaluate]", '[evaluate]\nhost = "gpu2"'))
+    station.start()
+    (rollout,) = station.rollout(task, station.script(script))
+    assert station.ended(rollout)["state"] == "finished"
+    said = [step["observation"] for step in station.steps(rollout)]
+    assert "overall_score: 0 of 100" in said[0], "this machine's workspace is not the scored one"
+    assert "Links of the workspace lead to the evaluator's own files or into /proc: way" in said[2]
+    assert "overall_score: 100 of 100 (1 submission left)" in said[4]
+    best = station.folder / "best"
+    station.run("rollout", "restore", rollout, "--best", "--into", str(best))
+    assert (best / "answer.txt").read_text() == "there\n"
+
+
 def _looked_at_from_here(station: Station, sshd: Sshd, rollout: str) -> None:
     """Its workspace and what its terminals printed can be had here, and its folder freed there."""
     was, best = station.folder / "was", station.folder / "best"
