@@ -22,7 +22,9 @@ PAGES = {
         "`houston.toml` in the home, `houston.toml` in the current folder. "
         "`HOUSTON__SECTION__KEY=value` in the environment wins over the file, flags win over both; "
         "`--home` or `HOUSTON_HOME` names the home. A wrong key or value is an error that names "
-        "the file, the key and what is allowed.",
+        "the file, the key and what is allowed. The daemon reads it as it starts: after a change "
+        "`houston daemon restart`, which costs rollouts nothing (`houston daemon status` says when "
+        "the file is newer).",
         [
             ("Configuration", "(top)"),
             ("Daemon", "[daemon]"),
