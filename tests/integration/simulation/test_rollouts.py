@@ -50,11 +50,22 @@ def test_gold_sequences_score_100_through_a_kill(station: Station) -> None:
     assert row["best_score"] == 100.0
     station.ended(idle)
     assert station.query(SCORES, idle) == [(0.0, 0.0, 1)], "what was not won is scored as it stands"
-    assert not any(map(processes_of, [*rollouts.values(), idle]))
+    branches = [branched(station, rollouts["find-non-living-thing"], 3), branched(station, idle, 2)]
+    for branch, score in zip(branches, (100.0, 0.0), strict=True):
+        record = station.ended(branch)
+        assert record["state"] == "finished", record
+        assert station.query(SCORES, branch) == [(score, score, 1)], "in the world as it was"
+    assert not any(map(processes_of, [*rollouts.values(), idle, *branches]))
     station.run("verify")
 
 
 def start(station: Station, task: str, seed: int, engine: str) -> str:
     words = ("rollout", "start", str(PACKAGED / task), "--seed", str(seed), "--engine", engine)
     (row,) = station.json(*words)
+    return str(row["rollout"])
+
+
+def branched(station: Station, rollout: str, step: int) -> str:
+    """A sibling that goes on from there with what the script says next."""
+    (row,) = station.json("rollout", "branch", rollout, "--at", str(step))
     return str(row["rollout"])
