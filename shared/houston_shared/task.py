@@ -188,7 +188,9 @@ class Task(Settings, frozen=True):
     """Help that agents go without unless somebody asks for it."""
     activate: str = ""
     """Folder of a virtual or conda environment, absolute or beside the task file: mapped read-only,
-    and its programs are found first in every session and by the evaluator."""
+    and its programs are found first in every session and by the evaluator. Its `activate` scripts
+    are not run, those in `etc/conda/activate.d` neither: what they would set (such as `CUDA_HOME`)
+    belongs into `environment_variables`."""
     sampling: Sampling = Sampling()
     """How the policy samples."""
     search: Search = Search()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from houston_daemon.environments.observation import render
 from houston_daemon.environments.registry import kind
+from houston_daemon.hosts.sandbox import activation
 from houston_daemon.service.rollouts import check_file, gpus, hidden, hosts
 from houston_daemon.service.task_checks import check_names
 from houston_daemon.service.trial import evaluate
@@ -115,7 +116,7 @@ def findings(task: LoadedTask) -> dict[str, str]:
     given = {
         "domain": definition.domain,
         "data": ", ".join(f"{DATA}/{name}" for name in definition.data.mounts),
-        "activate": definition.activate,
+        "activate": _activated(task),
         "hints": ("shown" if definition.hints.shown else "off") if definition.hints.text else "",
         "scale": _scale(definition.evaluate),
         "web": _web(definition),
@@ -140,6 +141,15 @@ def _web(task: Task) -> str:
     if task.environment != "workstation" or (task.tools and "web_browse" not in task.tools):
         return ""
     return ", ".join(task.page_hosts) or "none but documents of a corpus ([browse] hosts)"
+
+
+def _activated(task: LoadedTask) -> str:
+    """The environment, and what of it a person might count on."""
+    named = task.task.activate
+    if named and (scripts := activation.scripts(task.folder / named)):
+        names = ", ".join(scripts)
+        return f"{named} (not run: {names}; [environment_variables] sets what they would)"
+    return named
 
 
 def _scale(evaluate: Evaluate) -> str:

@@ -49,6 +49,16 @@ def test_an_evaluator_can_be_tried_on_any_folder(station: Station) -> None:
     assert not list(Path("/tmp").glob("houston-trial-*/rollouts/trial/workspace/answer.txt"))
 
 
+def test_what_of_an_environment_is_not_run_is_said(station: Station) -> None:
+    task = station.task()
+    for folder in ("conda-meta", "bin", "etc/conda/activate.d"):
+        (task.parent / "env" / folder).mkdir(parents=True)
+    (task.parent / "env/etc/conda/activate.d/cuda.sh").write_text("export CUDA_HOME=/x\n")
+    task.write_text('activate = "env"\n' + task.read_text())
+    (told,) = station.json("task", "validate", str(task))
+    assert told["activate"].startswith("env (not run: cuda.sh;")
+
+
 def test_hints_are_shown_only_where_somebody_asks(station: Station) -> None:
     task = station.task("hinted")
     task.write_text(task.read_text() + '\n[hints]\ntext = "Look at line 3."\n')

@@ -26,6 +26,14 @@ def check(folder: Path) -> None:
         )
 
 
+def scripts(folder: Path) -> list[str]:
+    """Names of a conda environment's own scripts, which packages leave there and nobody runs."""
+    try:
+        return sorted(file.name for file in (folder / "etc/conda/activate.d").iterdir())
+    except OSError:
+        return []
+
+
 def folders(folder: Path) -> list[Path]:
     """What must be mapped for it to work: itself, and the Python that a virtual one was made of."""
     found = [folder]
