@@ -98,7 +98,8 @@ class Data(Settings, frozen=True):
 
 
 class Hints(Settings, frozen=True):
-    """Help with the task that agents go without unless somebody asks for it."""
+    """Help with the task that agents go without unless somebody asks for it. No action asks for it:
+    an agent has it from the first step, as a part of its instructions, or not at all."""
 
     text: str = ""
     """Follows the instructions where hints are shown."""
