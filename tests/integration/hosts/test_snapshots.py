@@ -1,6 +1,7 @@
 """Snapshots: every file of the workspace, what changed, and back again; nothing is ever locked."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import random
@@ -233,6 +234,32 @@ async def test_large_files_are_recorded_and_stored_at_marks(
     assert stored.stat().st_nlink == 1
 
 
+SET_BACK = {
+    "written in place": 'dd if=/dev/urandom of="$0" bs=1M count=17 conv=notrunc status=none',
+    "another file of its name": 'rm "$0"; head -c 17M /dev/urandom > "$0"',
+}
+
+
+@pytest.mark.parametrize("how", SET_BACK)
+async def test_a_large_file_whose_time_was_set_back_has_changed(
+    how: str, shadow: ShadowRepository, workspace: Path, tmp_path: Path
+) -> None:
+    """As archives and builds do that are to be the same each time; its copy is no old one."""
+    large = workspace / "weights"
+    large.write_bytes(bytes(17 << 20))
+    os.utime(large, (1e9, 1e9))
+    first = await shadow.take("first", mark=True)
+    await asyncio.to_thread(subprocess.run, ["bash", "-c", SET_BACK[how], str(large)], check=True)
+    os.utime(large, (1e9, 1e9))
+    data = large.read_bytes()
+    second = await shadow.take("second", mark=True)
+    assert [(file.path, file.kind) for file in second.files] == [("weights", "changed")]
+    assert await shadow.restore(second.commit, tmp_path / "back") == []
+    assert (tmp_path / "back" / "weights").read_bytes() == data
+    assert await shadow.restore(first.commit, workspace) == []
+    assert large.read_bytes() == bytes(17 << 20)
+
+
 async def test_a_file_with_holes_costs_what_it_holds(
     shadow: ShadowRepository, workspace: Path, tmp_path: Path
 ) -> None:
@@ -305,10 +332,33 @@ async def test_what_cannot_be_kept_is_named(
     shadow: ShadowRepository, workspace: Path, tmp_path: Path
 ) -> None:
     os.mkfifo(workspace / "pipe")
+    (workspace / "run").mkdir()
+    os.mkfifo(workspace / "run" / "pipe")
     (workspace / "f").write_text("x\n")
     taken = await shadow.take("first")
-    assert await shadow.restore(taken.commit, tmp_path / "back") == ["pipe"]
-    assert sorted(contents(tmp_path / "back")) == ["f"]
+    assert await shadow.restore(taken.commit, tmp_path / "back") == ["pipe", "run/pipe"]
+    assert sorted(contents(tmp_path / "back")) == ["f", "run"], "the folder can be kept"
+
+
+async def test_a_file_that_cannot_be_looked_at_is_not_gone(
+    shadow: ShadowRepository, workspace: Path
+) -> None:
+    """A process with too many open files sees nothing: no snapshot, and none without files."""
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "f").write_text("x\n")
+    await shadow.take("first")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for spare in range(6):
+        lowest = os.dup(0)
+        os.close(lowest)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+            (workspace / "sub" / "f").touch()
+            with contextlib.suppress(HoustonError):
+                assert (await shadow.take("starved")).files == ()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (await shadow.take("later")).files == ()
 
 
 async def test_links_lead_nowhere(

@@ -39,6 +39,6 @@ def _is_whole(path: Path) -> bool:
 
 
 def _has_its_size(path: Path) -> bool:
-    """A copy is named after inode, size and time of what was copied (`large_files`)."""
+    """A copy is named after inode, size and times of what was copied (`large_files`)."""
     size = path.name.split("-")[1]
     return path.stat().st_size == int(size, 16)

@@ -68,8 +68,11 @@ def restore(
 
 
 def _untouched(recorded: Beside, files: Mapping[str, FileMark], path: str) -> bool:
+    """Whether a large file still is what was recorded; one without a copy is given the doubt."""
     mark = files.get(path)
-    return mark is not None and mark[1:3] == (recorded.size, recorded.mtime_ns)
+    if mark is None or mark[1:3] != (recorded.size, recorded.mtime_ns):
+        return False
+    return not recorded.stored or mark[3] == recorded.ctime_ns
 
 
 def _placed(folder: Beneath, path: str, write: Callable[[], bool]) -> bool:

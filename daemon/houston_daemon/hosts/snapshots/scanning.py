@@ -4,6 +4,7 @@ Compares size, times, inode and mode (as git's index does); contents are not rea
 file that vanishes meanwhile was not there; one that may not be read is named.
 """
 
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ FileMark = tuple[int, int, int, int, int]
 """mode, size in bytes, mtime and ctime in ns, inode: equal marks mean an untouched file."""
 
 
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Says nothing of the file that was looked at: what is not seen then is not gone."""
 DEEPEST = 200
 """Folders within folders; what lies deeper is named and not recorded."""
 
@@ -24,13 +27,16 @@ class Scan:
     files: dict[str, FileMark] = field(default_factory=dict)
     """Regular files and symbolic links."""
     empty: list[str] = field(default_factory=list)
-    """Folders with nothing in them, which a git tree cannot hold."""
+    """Folders with nothing in them, or nothing but what is skipped: no git tree can hold them."""
     skipped: dict[str, str] = field(default_factory=dict)
     """What is neither file, link nor folder, or may not be read, and why."""
 
 
 def scan(root: Path) -> Scan:
-    """Look at every file below `root`; links are not followed."""
+    """Look at every file below `root`; links are not followed.
+
+    Raises OSError where this process has no descriptors or memory left to look with.
+    """
     found = Scan()
     waiting = [""]
     top = os.fspath(root)
@@ -50,9 +56,9 @@ def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
     try:
         with os.scandir(f"{top}/{folder}") as entries:
             for entry in entries:
-                nothing = False
                 path = prefix + entry.name
                 if entry.is_dir(follow_symlinks=False):
+                    nothing = False
                     waiting.append(path)
                     continue
                 try:
@@ -61,6 +67,7 @@ def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
                     continue
                 mode = known.st_mode
                 if mode & _KIND in _CONTENT:
+                    nothing = False
                     files[path] = (
                         mode,
                         known.st_size,
@@ -73,6 +80,8 @@ def _look_into(top: str, folder: str, found: Scan, waiting: list[str]) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         found.skipped[folder] = f"cannot be read: {error.strerror}"
         return
     if nothing and folder:

@@ -8,6 +8,7 @@ these names). The work runs in a thread of its own; one call at a time, others w
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import shutil
@@ -26,7 +27,7 @@ from houston_daemon.hosts.snapshots import diffs, large_files, manifest, power_c
 from houston_daemon.hosts.snapshots.beneath import Beneath
 from houston_daemon.hosts.snapshots.diffs import Side
 from houston_daemon.hosts.snapshots.loose_objects import write_blob
-from houston_daemon.hosts.snapshots.scanning import FileMark, Scan, scan
+from houston_daemon.hosts.snapshots.scanning import EXHAUSTED, FileMark, Scan, scan
 from houston_daemon.hosts.snapshots.trees import About, Beside, TreeFile
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 LARGE = 16 * 1024 * 1024
 """Bytes from which a file is recorded by size and time."""
+_VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EINVAL)
+"""A file is gone, or something else stands in its place: the next look sees what."""
 _UNSETTLED_NS = 50_000_000
 """A file touched this shortly before a look may be touched again within the same clock tick."""
 _MANIFEST_SECONDS = 20.0
@@ -150,18 +153,18 @@ class ShadowRepository:
     def _beside(self, path: str, mark: FileMark) -> Beside:
         """The record of a large file; keeps what is known of its copy while it is untouched."""
         old = self._about.beside.get(path)
-        looks = (mark[1], mark[2], mark[0] & 0o777)
-        if old is not None and (old.size, old.mtime_ns) == looks[:2]:
-            return msgspec.structs.replace(old, mode=looks[2])
-        return Beside(*looks, "large")
+        new = _recorded(mark, "large")
+        if old is not None and not _differs(msgspec.structs.replace(old, mode=new.mode), new):
+            return msgspec.structs.replace(new, why=old.why, stored=old.stored)
+        return new
 
     def _store_large(self, workspace: Beneath, seen: Scan, about: About) -> None:
         copies = large_files.Copies(workspace, self.folder / "large", self._most_copied)
         for path, recorded in sorted(about.beside.items()):
             if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
-                name, why_not = copies.store(path, seen.files[path])
+                name, said = copies.store(path, seen.files[path])
                 kind = recorded.why.partition("; ")[0]
-                why = f"{kind}; not kept: {why_not}" if why_not else kind
+                why = f"{kind}; {said}" if said else kind
                 about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
 
     def _changes(self, seen: Scan, files: dict[str, TreeFile], about: About) -> list[Change]:
@@ -295,14 +298,22 @@ def _read(
         with os.fdopen(workspace.open(path, os.O_RDONLY), "rb") as file:
             data = file.read(LARGE + 1)
             after = os.fstat(file.fileno())
-    except PermissionError:
-        return Beside(mark[1], mark[2], mark[0] & 0o777, "cannot be read")
-    except OSError:
-        return None
+    except OSError as problem:
+        if problem.errno in _VANISHED:
+            return None
+        if problem.errno in EXHAUSTED:
+            raise
+        return _recorded(mark, "cannot be read")
     if (after.st_size, after.st_mtime_ns) != (len(data), mark[2]):
-        return Beside(after.st_size, after.st_mtime_ns, mark[0] & 0o777, "still being written")
+        now = (mark[0], after.st_size, after.st_mtime_ns, after.st_ctime_ns, after.st_ino)
+        return _recorded(now, "still being written")
     mode = trees.PROGRAM if mark[0] & 0o100 else trees.FILE
     return TreeFile(mode, write_blob(repo, data))
+
+
+def _recorded(mark: FileMark, why: str) -> Beside:
+    """A file by its looks alone."""
+    return Beside(mark[1], mark[2], mark[0] & 0o777, why, ctime_ns=mark[3])
 
 
 def _in_tree(side: Side) -> TreeFile | None:
@@ -317,6 +328,7 @@ def _between(before: Mapping[str, Side], after: Mapping[str, Side]) -> list[Chan
 
 def _differs(before: Side, after: Side) -> bool:
     if isinstance(before, Beside) and isinstance(after, Beside):
-        old = (before.size, before.mtime_ns, before.mode)
-        return old != (after.size, after.mtime_ns, after.mode)
+        touched = 0 not in (old := before.ctime_ns, new := after.ctime_ns) and old != new
+        looks = (before.size, before.mtime_ns, before.mode)
+        return touched or looks != (after.size, after.mtime_ns, after.mode)
     return before != after

@@ -32,6 +32,8 @@ class Beside(msgspec.Struct, frozen=True):
     why: str
     stored: str = ""
     """Name of its copy among the large files; empty when none was made."""
+    ctime_ns: int = 0
+    """When content or mode last changed, which no program can set back; 0: not known."""
 
 
 class About(msgspec.Struct):
