@@ -153,6 +153,31 @@ async def test_a_signal_ends_the_command_and_never_the_shell(
     assert lines[-2:] == ["yes", "alive"]
 
 
+@pytest.mark.parametrize("odd", ["set -u; unset PWD", "alias builtin=false . =false"])
+async def test_an_odd_shell_runs_the_next_command(odd: str, terminal: LocalTerminal) -> None:
+    await finish(terminal, odd)
+    status, lines = await finish(terminal, "echo on; (exit 3)")
+    assert (status.exit_code, lines) == (3, ["on"])
+
+
+async def test_a_line_that_the_shell_refuses_is_an_end_with_its_words(
+    terminal: LocalTerminal,
+) -> None:
+    """Whatever it was made to refuse: the next command is told so at once."""
+    await finish(terminal, "readonly __houston_flags; set -u; unset __houston_flags PWD")
+    await finish(terminal, "enable -n .")
+    status, lines = await finish(terminal, "echo never", seconds=5)
+    assert status.exit_code != 0 and "never" not in lines
+
+
+async def test_a_shell_that_stopped_itself_can_be_ended(either: LocalTerminal) -> None:
+    await either.run("sleep 0.1; suspend -f; echo never")
+    await asyncio.sleep(0.3)
+    await either.signal("KILL")
+    assert not (await either.wait(10, asyncio.Event())).busy
+    assert (await finish(either, "echo on"))[1] == ["on"]
+
+
 async def test_ctrl_c_typed_at_a_program_ends_it_and_keeps_the_session(
     either: LocalTerminal,
 ) -> None:

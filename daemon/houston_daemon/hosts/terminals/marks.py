@@ -71,12 +71,13 @@ def command_lines(nonces: Nonces, command: str, path: str, tty: str) -> bytes:
     # `%.0s` takes an argument that prints nothing: the last one stays in the shell's `$_`.
     prompt = f"\\033]{_NUMBER};p;\\007%s $ %s\\n\\033]{_NUMBER};s;%s\\007%.0s"
     return (
-        f"builtin printf '{prompt}' \"$PWD\" {shlex.quote(shown)} {nonces.start} - >/dev/tty; "
-        "[[ ${__houston_flags-} != *v* ]] || builtin set -v; "
-        "[[ ${__houston_flags-} != *x* ]] || builtin set -x; "
-        f"builtin . {shlex.quote(path)} <{shlex.quote(tty)}\n"
-        "{ __houston_code=$? __houston_flags=$-; builtin trap - DEBUG; builtin set +xv;"
-        " builtin set +o history; } 2>/dev/null\n"
+        f"\\builtin printf '{prompt}' \"${{PWD-}}\" {shlex.quote(shown)} {nonces.start} -"
+        " >/dev/tty; "
+        "[[ ${__houston_flags-} != *v* ]] || \\builtin set -v; "
+        "[[ ${__houston_flags-} != *x* ]] || \\builtin set -x; "
+        f"\\builtin . {shlex.quote(path)} <{shlex.quote(tty)}\n"
+        "{ __houston_code=$? __houston_flags=$-; \\builtin trap - DEBUG; \\builtin set +xv;"
+        " \\builtin set +o history; } 2>/dev/null\n"
     ).encode() + end_line(nonces)
 
 
@@ -87,7 +88,9 @@ def end_line(nonces: Nonces) -> bytes:
     to be found in any two reads of the log.
     """
     mark = f"\\033]{_NUMBER};e;%s;%s\\007"
-    return f"builtin printf '{mark}' {nonces.end} \"${{__houston_code:0:4}}\" >/dev/tty\n".encode()
+    return (
+        f"\\builtin printf '{mark}' {nonces.end} \"${{__houston_code:0:4}}\" >/dev/tty\n".encode()
+    )
 
 
 def _shown(command: str) -> str:

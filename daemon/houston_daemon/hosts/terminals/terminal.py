@@ -158,6 +158,8 @@ class LocalTerminal:
             return []
         number = signal.Signals[f"SIG{name}"]
         found = await asyncio.to_thread(self._foreground, name != "INT")
+        if name == "KILL":
+            self._wake()
         if name == "KILL" or not found:
             # First, or the shell would go on to the next line before it is told to stop.
             processes.send([self.state.shell.pid], signal.SIGINT)
@@ -201,6 +203,8 @@ class LocalTerminal:
             if self.state.started_at is not None:
                 return self.state.started_at
             self._refuse_if_dead()
+            if not self.state.running:  # ended without a start: the shell says why in the log
+                return self.state.sent_at
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, 0.05)
         if not self._unread():  # taken, but its mark fell into a gap of the log
@@ -312,6 +316,14 @@ class LocalTerminal:
         self._save()
         if self.state.running and self.state.nonces is not None:
             starting.write_lines(self.folder, marks.end_line(self.state.nonces))
+
+    def _wake(self) -> None:
+        """Let the shell and what stands above it go on: `suspend` stops them all."""
+        everyone = processes.table()
+        at = everyone.get(self.state.shell.pid)
+        while at is not None:
+            processes.send([at.pid], signal.SIGCONT)
+            at = everyone.get(at.parent) if at.pid != self.state.pane.pid else None
 
     def _foreground(self, deep: bool) -> list[ProcessStat]:
         """Processes of the foreground group without the shell; deep: and all below them."""

@@ -200,7 +200,9 @@ def _(one: Idle) -> Text:
 
 @render.register
 def _(one: Killed) -> Text:
-    still = "; the command still runs, use force=true" if one.running else ""
+    forced = one.signal_used == "SIGKILL"
+    way = "close_session ends it with the session" if forced else "use force=true"
+    still = f"; the command still runs, {way}" if one.running else ""
     if one.killed_processes:
         done = f"sent {one.signal_used} to: {', '.join(one.killed_processes)}"
     elif one.shell_interrupted:
