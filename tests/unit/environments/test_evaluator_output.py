@@ -45,6 +45,15 @@ def test_nonsense_is_named(output: bytes, why: str) -> None:
         read_score(output)
 
 
+def test_what_can_be_read_can_be_said() -> None:
+    """However deep it is nested, wherever the limit of recursion happens to lie."""
+    for depth in range(800, 1_001):
+        try:
+            read_score(b'{"overall_score": 1, "deep": %s%s}' % (b"[" * depth, b"]" * depth))
+        except Malformed as problem:
+            assert "not one JSON object" in str(problem)
+
+
 def test_a_flood_is_no_score() -> None:
     with pytest.raises(Malformed, match="longer than"):
         read_score(b'{"overall_score": 1}', cut=True)

@@ -77,8 +77,16 @@ def _metric(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, bool | int | float):
         small = isinstance(value, bool) or abs(value) < 2**53
         return str(safe(name[:60])), value if small else str(value)[:_METRIC_TEXT]
-    text = value if isinstance(value, str) else json.dumps(value)
-    return str(safe(name[:60])), str(safe(text[:_METRIC_TEXT]))
+    return str(safe(name[:60])), str(safe(_text(value)[:_METRIC_TEXT]))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value)
+    except RecursionError:  # writing needs a little more of the stack than reading
+        return "[nested too deeply to be shown]"
 
 
 def _no_constant(name: str) -> NoReturn:
