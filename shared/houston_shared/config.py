@@ -99,7 +99,8 @@ class Engine(Settings, frozen=True):
 
 
 Theme = Literal[
-    "houston-dark", "houston-light", "ansi-dark", "ansi-light", "atom-one-dark", "atom-one-light",
+    "houston-dark", "houston-light", "houston-colour-blind", "houston-ansi",
+    "ansi-dark", "ansi-light", "atom-one-dark", "atom-one-light",
     "catppuccin-frappe", "catppuccin-latte", "catppuccin-macchiato", "catppuccin-mocha", "dracula",
     "flexoki", "gruvbox", "monokai", "nord", "rose-pine", "rose-pine-dawn", "rose-pine-moon",
     "solarized-dark", "solarized-light", "textual-dark", "textual-light", "tokyo-night",
@@ -111,8 +112,9 @@ class Console(Settings, frozen=True):
     """The console's defaults."""
 
     theme: Theme = "houston-dark"
-    """Colours: `houston-dark`, `houston-light`, or a theme of Textual such as `nord`; a wrong name
-    is answered with all of them."""
+    """Colours: `houston-dark`, `houston-light`, `houston-colour-blind`, `houston-ansi` (the
+    terminal's own sixteen), or a theme of Textual such as `nord`; a wrong name is answered with
+    all of them."""
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 

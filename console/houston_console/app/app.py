@@ -12,7 +12,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from houston_console.app.dialogs import Help
-from houston_console.app.drawing.palette import DARK, DEFAULT, LIGHT
+from houston_console.app.drawing.palette import DEFAULT, THEMES
 from houston_console.app.driver import SafeDriver, last_words
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
@@ -64,7 +64,7 @@ class HoustonConsole(App[None]):
 
     async def on_mount(self) -> None:
         """Colours first, then everything that goes on for ever."""
-        for theme in (DARK, LIGHT):
+        for theme in THEMES:
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
         self.theme = wanted if wanted in self.available_themes else DEFAULT

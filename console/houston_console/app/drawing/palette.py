@@ -1,4 +1,4 @@
-"""Colours: two themes of our own, and what each tone looks like in whatever theme is on.
+"""Colours: themes of our own, and what each tone looks like in whatever theme is on.
 
 Every state is also told by a glyph, so that no meaning depends on a colour.
 """
@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.strip import Strip
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from houston_console.app.drawing.lines import Line, Tone
 
@@ -52,7 +52,54 @@ LIGHT = Theme(
     dark=False,
     variables={"border": "#c3c9d0"},
 )
+COLOUR_BLIND = Theme(
+    name="houston-colour-blind",
+    primary="#56b4e9",
+    secondary="#9aa4ae",
+    accent="#f0e442",
+    success="#3fb8a0",
+    warning="#e69f00",
+    error="#e8833a",
+    foreground="#dfe3e8",
+    background="#10141a",
+    surface="#141920",
+    panel="#1e252d",
+    dark=True,
+    variables=DARK.variables,
+)
+"""Colours of Okabe and Ito, that people tell apart who see no red or no green: what went well is
+bluish green, what failed is vermilion; lightened until they can be read on the ground."""
+_TERMINALS = BUILTIN_THEMES["ansi-dark"]
+ANSI = Theme(
+    name="houston-ansi",
+    primary="ansi_blue",
+    secondary="ansi_cyan",
+    accent="ansi_magenta",
+    success="ansi_green",
+    warning="ansi_yellow",
+    error="ansi_red",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    dark=True,
+    ansi=True,
+    variables={
+        **_TERMINALS.variables,
+        "border": "ansi_bright_black",
+        "scrollbar": "ansi_bright_black",
+        "scrollbar-background": "ansi_default",
+        "scrollbar-corner-color": "ansi_default",
+    },
+)
+"""The sixteen colours of the terminal itself, whichever they are, on its own ground."""
+THEMES = (DARK, LIGHT, COLOUR_BLIND, ANSI)
 DEFAULT = DARK.name
+
+
+DIM = 0.3
+"""From here on a colour that is mixed with the ground is one that a terminal dims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +117,10 @@ class Palette:
     def strip(self, parts: Line, width: int, base: Style, over: Style | None = None) -> Strip:
         """A line as what Textual draws, `width` cells; `over` lies under the tones."""
         ground = base + over if over else base
-        segments = [Segment(part.text, ground + self.tones[part.tone]) for part in parts]
+        if over and over.reverse:  # swapped one by one, its colours would be a row of blocks
+            segments = [Segment(part.text, ground) for part in parts]
+        else:
+            segments = [Segment(part.text, ground + self.tones[part.tone]) for part in parts]
         return Strip(segments).adjust_cell_length(width, ground)
 
 
@@ -97,7 +147,13 @@ def palette(variables: dict[str, str]) -> Palette:
     }
     text, ground = colour["foreground"], colour["surface"]
 
+    own = text.ansi is not None
+    """The terminal's colours: they cannot be mixed, it dims them itself."""
+
     def style(name: str, toward: float = 0.0, bold: bool = False) -> Style:
+        if own:
+            faint = toward >= DIM or None
+            return Style(color=colour[name].rich_color, bold=bold or None, dim=faint)
         return Style(color=colour[name].blend(ground, toward).rich_color, bold=bold or None)
 
     tones: dict[Tone, Style] = {
@@ -122,7 +178,13 @@ def palette(variables: dict[str, str]) -> Palette:
     }
     return Palette(
         tones=tones,
-        cursor=Style(bgcolor=ground.blend(colour["primary"], 0.28).rich_color),
-        cursor_away=Style(bgcolor=ground.blend(text, 0.08).rich_color),
-        hit=Style(color=ground.rich_color, bgcolor=colour["accent"].rich_color),
+        cursor=Style(reverse=True)
+        if own
+        else Style(bgcolor=ground.blend(colour["primary"], 0.28).rich_color),
+        cursor_away=Style(underline=True)
+        if own
+        else Style(bgcolor=ground.blend(text, 0.08).rich_color),
+        hit=Style(color="black", bgcolor="yellow")
+        if own
+        else Style(color=ground.rich_color, bgcolor=colour["accent"].rich_color),
     )
