@@ -21,6 +21,7 @@ EVALUATOR = Path(__file__).parent / "innovatorbench_evaluate.py"
 EVALUATIONS = 3
 """Submissions where the file names none (`max_eval_num` of ResearchGym)."""
 _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
+_HERE = ("localhost", "127.0.0.1", "::1")
 _NODE = "it is the node's, in houston.toml: "
 
 
@@ -146,7 +147,7 @@ def _computers(made: Imported, field: str, value: Any) -> None:
         kind, name = about.get("computer_type", about.get("type", "")), f"{field}[{number}]"
         if not about.get("available", True):
             made.say(name, "mapped", "it is not available, so it is left out")
-        elif kind == "localhost_cpu":
+        elif kind == "localhost_cpu" or about.get("computer_ip") in _HERE:
             made.say(name, "mapped", "the host `local`")
         else:
             address = about.get("computer_ip", "")
@@ -200,7 +201,8 @@ def _task_folder(made: Imported, found: Mapping[str, Any], beside: Path) -> None
     else:
         made.texts["instructions.md"] = f"The instructions of {name}: task/task_description.md.\n"
         made.texts["workspace/task/README.md"] = f"The folder gym/{name}/task of the dataset.\n"
-        said = "the dataset is not there: put task_description.md into instructions.md, and the"
+        why = "the dataset is not there" if gym else "it names no folder"
+        said = f"{why}: put task_description.md into instructions.md, and the"
         made.say(field, "not mapped", f"{said} folder gym/{name}/task into workspace/task")
     if gym is not None and (gym / "data").is_dir():
         made.put("data.mounts", "gym", str((gym / "data").absolute()))
@@ -228,7 +230,8 @@ def _evaluation(made: Imported, found: Mapping[str, Any], beside: Path) -> None:
         said = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
         made.say(field, "mapped", said)
     else:
-        said = f"it is not there: copy its folders base and {name} into evaluations/"
+        why = "the evaluation is not there" if there else "it names no folder"
+        said = f"{why}: copy its folders base and {name} into evaluations/"
         made.say(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")
 
 

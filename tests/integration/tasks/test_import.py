@@ -30,6 +30,7 @@ computer_pool:
     computer_type: "gpu"
     available: true
   - {{computer_ip: "10.0.0.8", computer_type: "localhost_cpu", available: true}}
+  - {{computer_ip: "127.0.0.1", port: 8124, type: "cpu", available: true}}
 default_shell: "/bin/bash"
 default_http_port: null
 openai_api_key: null
@@ -90,7 +91,7 @@ def test_an_imported_task_runs_and_is_scored_as_there(station: Station, bench: P
     assert how["max_steps"] == "mapped"
     assert how["max_working_time"] == "approximately"
     assert how["tokenizer"] == how["something_new"] == how["computer_pool[1]"] == "not mapped"
-    assert how["computer_pool[2]"] == "mapped"
+    assert how["computer_pool[2]"] == how["computer_pool[3]"] == "mapped"
     assert set(how) >= {"serper_api_key", "web_server_port", "resume_from_path", "eval_workspace"}
     file = station.folder / "made/task.toml"
     assert "sk-not-for-the-file" not in file.read_text()
@@ -146,6 +147,8 @@ def test_without_the_dataset_the_folder_says_what_to_put_where(station: Station)
         "workspace_dataset_path/conda",
         "eval_workspace",
     ]
+    said = {one["field"]: one["said"] for one in told["fields"]}
+    assert said["workspace_dataset_path"].startswith("it names no folder")
     assert told["file"] == "task-2/task.toml"
     station.run("task", "validate", "task-2")
     again = station.run("task", "import", "task_2.yaml", code=1)
