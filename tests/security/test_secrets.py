@@ -295,6 +295,10 @@ def test_a_key_that_the_daemon_does_not_have_is_no_key(station: Station) -> None
     engine = station.script([{"thought": "look", "calls": []}])
     refused = station.run("rollout", "start", str(task), "--engine", engine, code=1)
     assert "no secret NO_SUCH_KEY" in refused.stderr
+    written = f'[environment_variables]\nA = "{SHAPED["SK_KEY"]}"\n'
+    task.write_text(f'name = "keyless"\ninstructions = "x"\n{written}')
+    refused = station.run("rollout", "start", str(task), "--engine", engine, code=1)
+    assert "names SK_KEY" in refused.stderr, "a key that is written out would not be stored"
     http = 'environment = "http"\n[http]\nurl = "http://127.0.0.1:9/"\napi_key_env = "NO_SUCH"\n'
     task.write_text(f'name = "keyless"\ninstructions = "x"\n{http}')
     refused = station.run("rollout", "start", str(task), "--engine", engine, code=1)

@@ -124,14 +124,15 @@ async def test_data_is_read_only_beside_the_workspace(
 async def test_an_environment_is_active_in_every_session(
     make_station: MakeStation, tmp_path: Path
 ) -> None:
-    venv = tmp_path / "venv"
+    venv = tmp_path / "task" / "venv"
     create(venv)
     (venv / "bin/own-tool").write_text("#!/bin/sh\necho mine\n")
     (venv / "bin/own-tool").chmod(0o755)
     where = "import json, sys; print(json.dumps({'overall_score': 1, 'prefix': sys.prefix}))"
-    station = await make_station(where, activate=str(venv))
+    station = await make_station(where, activate="venv")
     for session in ("main", "other"):
         command = "own-tool; python3 -c 'import sys; print(sys.prefix)'; echo $VIRTUAL_ENV"
         said = (await station("run_command", command=command, session_id=session)).text
         assert f"mine\n{venv}\n{venv}" in said
+    await station("run_command", command=f"ln -s {venv}/bin/own-tool mine")
     assert (await station("eval")).fields["prefix"] == str(venv)

@@ -54,8 +54,8 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
         raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
     if spec.parent or spec.origin:
         raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
-    _refuse_unknown(task)
     spec = without_secrets(spec)
+    _refuse_unknown(parse_task(spec.task))  # as it will be read: a key written out is gone, too
     _remember_task(store, spec.task)
     id = free_id(store, task.name)
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}

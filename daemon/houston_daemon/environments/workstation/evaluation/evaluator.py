@@ -100,7 +100,7 @@ class Evaluation:
     async def _checked(self, attempt: "Attempt") -> Scored | None:
         """What is wrong with the form of the work; None when it can be scored."""
         evaluate = self._task.evaluate
-        done = await self._spawn(attempt, links.FIND, str(self._folder))
+        done = await self._spawn(attempt, links.FIND, str(self._folder), *self._seen())
         if done.exit_code is None:
             return self._ended(done, attempt)
         if error := links.said(done.stdout):
@@ -129,6 +129,13 @@ class Evaluation:
         error = f"The format of the work is wrong: {said}"
         detail = str(safe(done.stderr[-_DETAIL:]))
         return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
+
+    def _seen(self) -> list[str]:
+        """Parts of the task's folder that are mapped for the agent, too: an environment has links
+        to its own Python, and so have those that are made of it."""
+        named = filter(None, (self._task.activate, *self._task.mapped.read))
+        paths = (self._folder / one for one in named)
+        return [str(path) for path in paths if path.is_relative_to(self._folder)]
 
     async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> Finished:
         """Run a script shut in with task folder and workspace, within the attempt's time."""

@@ -10,8 +10,11 @@ MOST = 10
 """Links that are named."""
 
 FIND = (
-    'cd -- "$1" && here=$(pwd -P) || exit;'
-    ' own() { case "$1" in "$here"|"$here"/*|/proc|/proc/*) return 0;; esac; return 1; };'
+    'cd -- "$1" && here=$(pwd -P) || exit; seen=();'
+    ' for one in "${@:2}"; do seen+=("$(realpath -m -- "$one")"); done;'
+    ' own() { local one; for one in "${seen[@]}"; do'
+    ' case "$1" in "$one"|"$one"/*) return 1;; esac; done;'
+    ' case "$1" in "$here"|"$here"/*|/proc|/proc/*) return 0;; esac; return 1; };'
     ' links() { find "$WORKSPACE" -type l -print0; };'
     ' links | xargs -0r realpath -mz -- | while IFS= read -rd "" to; do'
     ' own "$to" && exit 1; :; done && exit;'
@@ -19,7 +22,8 @@ FIND = (
     ' own "$(realpath -m -- "$link")" && printf "%s\\0" "${link#"$WORKSPACE"/}"; done'
     f" | head -zn {MOST + 1}"
 )
-"""Bash: prints such links, each with a NUL behind it; `$1` is the task's folder.
+"""Bash: prints such links, each with a NUL behind it; `$1` is the task's folder, and the words
+after it are parts of it that the agent sees, too.
 
 All are resolved by one process; only where that finds something each is asked for by itself."""
 
