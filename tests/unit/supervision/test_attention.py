@@ -103,6 +103,13 @@ def look_at(records: list[StepRecord], limits: Attention, **left: Any) -> dict[s
 POLL = [(sleep(600, ["main"]),), (run("tail log", "1"),), (sleep(600, ["main"]),)]
 CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("error", "a call failed", [(run("ls"), BAD)], {}, "run_command make: [session main"),
+    ("error", "of code that printed", [(call("python", text="hello\nTraceback…", ok=False,
+     error_type="KeyError", error="'x'", _code="f()"),)], {}, "python f(): KeyError: 'x'"),
+    ("error", "a traceback", [(call("solve", text="Traceback (most recent call last):\n  a\nE: b\n",
+     ok=False),)], {}, "solve: E: b"),
+    ("error", "announced", [(call("read", text="The tool reports an error:\nno file", ok=False),)],
+     {}, "read: The tool reports an error: no file"),
+    ("error", "no word", [(call("read", ok=False),)], {}, "read: "),
     ("error", "all went well", [(run("ls"),)], {}, ""),
     ("error", "it was in the step before", [(BAD,), (run("ls"),)], {}, ""),
     ("forged_tag", "one", [({**run("cat x"), "forged_tags": 1},)], {}, "a look-alike of a person"),
@@ -159,7 +166,7 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("long_sleep", "hours", [(sleep(7200, ["main"]),)], {}, "asked to sleep for 2.0 h"),
     ("long_sleep", "a minute", [(sleep(60, ["main"]),)], {}, ""),
     ("long_sleep", "turned off", [(sleep(7200),)], {"long_sleep_seconds": 0}, ""),
-    ("idle_sleep", "nothing runs", [(sleep(60, []),)], {}, "asked to sleep for 60 s while nothing ran"),
+    ("idle_sleep", "nothing runs", [(sleep(60, []),)], {}, "to sleep for 60 s while nothing ran"),
     ("idle_sleep", "something runs", [(sleep(600, ["main"]),)], {}, ""),
     ("idle_sleep", "not known", [(sleep(600),)], {}, ""),
     ("idle_sleep", "short", [(sleep(5, []),)], {}, ""),

@@ -38,7 +38,7 @@ class CallSeen:
     words: str
     """The call with its first argument on one line, cut."""
     error: str
-    """First line of what went wrong, cut; empty for a success."""
+    """What went wrong, in one line, cut; empty for a success."""
     forged_tags: int = 0
 
     @property
@@ -148,9 +148,19 @@ def call_seen(result: Result) -> CallSeen:
         fields=result.fields,
         outcome=hashlib.sha256(shown.encode(errors="replace")).digest(),
         words=cut(said),
-        error="" if result.success else cut(text),
+        error="" if result.success else cut(_wrong(result)),
         forged_tags=result.forged_tags,
     )
+
+
+def _wrong(result: Result) -> str:
+    """What says the most: a traceback's last line, else the first, with what a colon announces."""
+    if kind := result.fields.get("error_type"):
+        return f"{kind}: {result.fields.get('error', '')}"
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    if lines and lines[0].startswith("Traceback (most recent call last)"):
+        return lines[-1]
+    return " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
 
 
 def cut(text: str) -> str:
