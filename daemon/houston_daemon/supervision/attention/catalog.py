@@ -14,7 +14,7 @@ from houston_shared.errors import ConfigurationError
 from houston_shared.task import Attention
 
 log = logging.getLogger(__name__)
-VERSION = 1
+VERSION = 2
 """Raised when a signal is added, taken away, or holds in other cases than before."""
 Says = Callable[[Window, Attention], str]
 SIGNALS: Mapping[str, Says] = {

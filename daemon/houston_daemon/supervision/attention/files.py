@@ -46,6 +46,8 @@ def _shows(call: CallSeen, path: str) -> bool:
         return False
     if call.kind in ("file", "search"):
         return call.fields.get("path") == path
+    if call.kind == "parsed":  # it shows the text that it has saved
+        return call.fields.get("save_path") == path
     return call.kind == "command" and path.rpartition("/")[2] in _words(call)
 
 
