@@ -153,7 +153,7 @@ def _reasons(one: Standing, now: int) -> Iterator[Reason]:
 
 
 def _signals(one: Standing) -> Iterator[Reason]:
-    seen = one.marked_seq <= one.seen_seq
+    seen = 0 < one.marked_seq <= one.seen_seq
     told: set[str] = set()
     for step in one.marked:
         for name in step.signals:

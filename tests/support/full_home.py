@@ -9,13 +9,18 @@ from houston_shared.home import Home
 from tests.support.recorder_client import Station, sample
 
 
-def fill(station: Station) -> None:
-    """A home in which every derived table that can have rows has some."""
+def fill(station: Station, schema: int = 4) -> None:
+    """A home in which every derived table that can have rows has some.
+
+    schema: what a home of that schema could hold; older ones had no claims, orders and verdicts.
+    """
     person, worker = station.person(), station.working()
     for n in range(3):
         person.guide(worker.rollout, f"guidance number {n}", id=f"g{n}")
     person.ask(wire.EditGuidance(id="g1", revision=1, text="guidance edited"))
     person.ask(wire.Withdraw(id="g2"))
+    if schema >= 4:
+        person.ask(wire.Reorder(rollout=worker.rollout, order=("g1", "g0")))
     worker.step(1)
     worker.sample(2)
     worker.intent(2)
@@ -37,6 +42,11 @@ def fill(station: Station) -> None:
     person.ask(wire.Bookmark(rollout=worker.rollout, step=1, note="look"))
     person.ask(wire.Present(rollout=worker.rollout))
     person.guide(worker.rollout, "still waiting", id="g3")
+    if schema < 4:
+        return
+    person.ask(wire.Claim(request="c", rollout=worker.rollout, note="for the next"))
+    judged = wire.JudgedSteps(first=1, last=2, verdict="mask", reason="wrong turn")
+    person.ask(wire.GiveVerdicts(request="v", rollout=worker.rollout, steps=(judged,)))
 
 
 def change(home: Home, sql: str, *parameters: Any) -> None:

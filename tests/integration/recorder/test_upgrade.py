@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 def home(tmp_path: Path) -> Home:
     """A home that the schema before wrote."""
     station = Station(tmp_path / "home").start()
-    fill(station)
+    fill(station, schema=3)
     station.stop()
     return station.home
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from houston_daemon.recorder.people.identity import Author
 from houston_shared.clock import now_us
-from houston_shared.store.looks import IDLE_US, SILENCE_US
+from houston_shared.store.looks import COLUMNS, IDLE_US, SILENCE_US
 from houston_shared.wire import Present
 
 if TYPE_CHECKING:
@@ -25,12 +25,8 @@ WRITE_SECONDS = 5.0
 REMEMBERED = 1_000
 """Consoles and rows that are kept in memory at most."""
 
-_COLUMNS = (
-    "rollout, name, uid, verified, first, last, here, visits, visit_at, seq, step, seen_at,"
-    " before_seq, before_step, before_at, looked_us, active_us"
-)
-_WRITE = f"INSERT OR REPLACE INTO looks ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"
-_READ = f"SELECT {_COLUMNS} FROM looks WHERE rollout = ? AND uid = ? AND name = ?"
+_WRITE = f"INSERT OR REPLACE INTO looks ({COLUMNS}) VALUES ({', '.join('?' * 17)})"
+_READ = f"SELECT {COLUMNS} FROM looks WHERE rollout = ? AND uid = ? AND name = ?"
 _SEEN = (
     "INSERT INTO annotators (name, uid, verified, rollout, step, last_seen)"
     " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET uid = excluded.uid,"
@@ -79,7 +75,7 @@ class _Look:
 
     @property
     def row(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in _COLUMNS.replace(",", "").split())
+        return tuple(getattr(self, name) for name in COLUMNS.replace(",", "").split())
 
     def count(self, since: float, now: float, active: bool) -> None:
         """Time from `since` to `now` was spent here; of two consoles it counts once."""

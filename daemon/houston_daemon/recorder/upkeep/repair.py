@@ -224,6 +224,7 @@ class _Repair:
                     losses.setdefault((place.rollout, why), []).append(judged.seq)
                     aside.write(_line(judged, place.rollout, why))
             os.fsync(aside.fileno())
+        writing.look(self._source.looks())
         folder = str(self._copies.path.relative_to(self._home.path))
         paused = _paused(fates)
         seq = writing.close(folder, _reasons(paused, fates, folder), oneself.author())

@@ -4,6 +4,7 @@ Knows how a row that was set aside looks, and which events a repair adds at the 
 """
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from houston_daemon.recorder.upkeep.verify_events import COLUMNS, Row
 from houston_daemon.recorder.upkeep.verify_replay import UNREPLAYABLE
 from houston_shared.home import Home
 from houston_shared.store import blobs, bodies, chain, schema
+from houston_shared.store.looks import COLUMNS as LOOKS
 
 CHUNK = 500
 """Rows that one `repaired` event vouches for."""
@@ -53,6 +55,13 @@ class Rewriting:
             self._before.update(zip(told.seqs, told.rows, strict=True))
         if row[5] != bodies.ASIDE:
             self._derive(row)
+
+    def look(self, rows: Iterable[tuple[str | int, ...]]) -> None:
+        """Keep who looked at what, and for how long: no event says it."""
+        marks = ", ".join("?" * (LOOKS.count(",") + 1))
+        self._connection.executemany(
+            f"INSERT OR IGNORE INTO looks ({LOOKS}) VALUES ({marks})", rows
+        )
 
     def close(self, copies: str, paused: dict[str, str], author: Author) -> int:
         """Say in the journal what was done, pause rollouts, write the head; the newest event.

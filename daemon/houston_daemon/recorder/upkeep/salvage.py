@@ -15,6 +15,7 @@ from houston_daemon.recorder.upkeep.verify_events import COLUMNS, Row
 from houston_daemon.recorder.upkeep.verify_open import fetch
 from houston_shared.store import schema
 from houston_shared.store.in_order import ASIDE
+from houston_shared.store.looks import COLUMNS as LOOKS
 
 T = TypeVar("T")
 PAGE = 200
@@ -75,6 +76,14 @@ class Source:
         """One event, None when it is not there or cannot be read."""
         found = self._singly(seq, seq)
         return found[0] if found else None
+
+    def looks(self) -> list[tuple[str | int, ...]]:
+        """Rows of `looks`, which no event could give back, as far as they can be read."""
+        sql = f"SELECT {LOOKS} FROM looks"
+        nothing: list[tuple[str | int, ...]] = []
+        rows = self._read(lambda: fetch(self._connection, sql), nothing)
+        kinds = (str, str, *(int,) * (LOOKS.count(",") - 1))
+        return [tuple(row) for row in rows if tuple(map(type, row)) == kinds]
 
     def place(self, seq: int) -> Place:
         """Where an event that cannot be read belongs; empty where no index tells."""

@@ -4,6 +4,7 @@
 hashing and the chain go on beside it (`verify_events`), on another core.
 """
 
+import contextlib
 import gc
 import sqlite3
 import subprocess
@@ -96,11 +97,13 @@ class Replay:
 
     def finish(self) -> None:
         """What `rules.apply` writes with each event, once for each rollout."""
-        self._connection.executemany(
-            "UPDATE rollouts SET updated_at = ?, last_seq = ?, active_us = max(active_us, ?)"
-            " WHERE id = ?",
-            [(*touched, rollout) for rollout, touched in self._touched.items()],
-        )
+        for rollout, touched in self._touched.items():
+            with contextlib.suppress(UnicodeEncodeError):  # damaged: no row has that id
+                self._connection.execute(
+                    "UPDATE rollouts SET updated_at = ?, last_seq = ?,"
+                    " active_us = max(active_us, ?) WHERE id = ?",
+                    (*touched, rollout),
+                )
 
 
 def replay(home: Home) -> list[Finding]:

@@ -1,0 +1,135 @@
+"""Which rollout needs a person first, and in which words: a table of situations."""
+
+from typing import Any
+
+import pytest
+
+from houston_shared.need import Standing, ordered, weigh
+from houston_shared.store.queries.attention import Marked
+from houston_shared.store.queries.looking import Look
+from houston_shared.store.queries.rollouts import Rollout
+
+NOW = 1_000_000_000_000_000
+MINUTE = 60_000_000
+
+
+def rollout(id: str = "r", **fields: Any) -> Rollout:
+    given: dict[str, Any] = {
+        "id": id, "task": "t", "state": "running", "paused_by": "", "reason": "", "engine": "e",
+        "policy": "", "group_id": "", "parent": "", "parent_step": None, "sandbox": "bubblewrap",
+        "forks": 0, "first_step": 1, "steps": 10, "active_us": 0, "evaluations": 0,
+        "best_score": None, "last_score": None, "errors": 0, "activity": "", "created_at": 1,
+        "updated_at": 1, "last_seq": 100, "spec_seq": 1, "head_seq": 2,
+    }  # fmt: skip
+    return Rollout(**{**given, **fields})
+
+
+def marked(*signals: str, **reasons: str) -> list[Marked]:
+    return [Marked("r", 9, signals, reasons)]
+
+
+def look(name: str = "ben", **fields: Any) -> Look:
+    given: dict[str, Any] = dict.fromkeys(Look.__struct_fields__, 0)
+    return Look(**{**given, "rollout": "r", "name": name, "here": 1, "last": NOW, **fields})
+
+
+SITUATIONS: dict[str, tuple[Standing, str]] = {
+    "all is well": (Standing(rollout()), ""),
+    "it finished": (Standing(rollout(state="finished", reason="finish")), ""),
+    "it was cancelled": (Standing(rollout(state="cancelled", reason="by ada")), ""),
+    "it failed": (Standing(rollout(state="failed", reason="no engine")), "failed: no engine"),
+    "it failed and somebody has seen it": (Standing(rollout(state="failed"), seen_seq=100), ""),
+    "an error streak with its reason": (
+        Standing(rollout(), marked("error_streak", error_streak="4 steps in a row")),
+        "error streak: 4 steps in a row",
+    ),
+    "the same action again": (Standing(rollout(), marked("repeated_action")), "repeating itself"),
+    "the score fell": (
+        Standing(rollout(), marked("score_fell", score_fell="12 after 40")),
+        "score fell: 12 after 40",
+    ),
+    "it asks to finish low": (Standing(rollout(), marked("low_finish")), "about to finish low"),
+    "little budget and a low score": (
+        Standing(rollout(best_score=12.0), marked("near_budget", near_budget="3 steps left")),
+        "about to finish low: best score 12: 3 steps left",
+    ),
+    "little budget and a good score": (
+        Standing(rollout(best_score=90.0), marked("near_budget")), "near budget",
+    ),
+    "a signal of a package": (Standing(rollout(), marked("too_polite")), "too polite"),
+    "paused by a person": (
+        Standing(rollout(state="paused", paused_by="person:ada", reason="lunch")),
+        "paused by ada: lunch",
+    ),
+    "paused for the engine": (
+        Standing(rollout(state="paused", paused_by="engine", reason="it died")),
+        "engine down: it died",
+    ),
+    "paused by a repair": (
+        Standing(rollout(state="paused", paused_by="repair", reason="it was damaged")),
+        "paused by repair: it was damaged",
+    ),
+    "the host is not there": (
+        Standing(rollout(state="paused", paused_by="host", reason="no route")),
+        "paused by host: no route",
+    ),
+    "the engine does not answer": (
+        Standing(rollout(activity="waiting for the engine: 503")), "waiting for the engine: 503",
+    ),
+    "the disk is full": (
+        Standing(rollout(activity="waiting: the disk is full")), "waiting: the disk is full",
+    ),
+    "no GPU is free": (
+        Standing(rollout(state="queued", reason="waits for a GPU of a40")),
+        "queued: waits for a GPU of a40",
+    ),
+    "queued as usual": (Standing(rollout(state="queued")), ""),
+    "nobody saw what followed": (
+        Standing(rollout(), unanswered=7),
+        "guidance heard at step 7, nobody has seen what followed",
+    ),
+    "guidance waits for long": (
+        Standing(rollout(), queued=2, queued_at=NOW - 90 * MINUTE),
+        "2 messages queued for 90 min and not heard",
+    ),
+    "guidance was just said": (Standing(rollout(), queued=1, queued_at=NOW - MINUTE), ""),
+    "guidance waits while it is paused": (
+        Standing(rollout(state="paused", paused_by="person:a"), queued=1, queued_at=1),
+        "paused by a",
+    ),
+    "several, the heaviest first": (
+        Standing(rollout(), marked("error", "error_streak", "blind_edit"), unanswered=3),
+        "error streak; guidance heard at step 3, nobody has seen what followed; error; blind edit",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SITUATIONS)
+def test_need_is_said_in_words(case: str) -> None:
+    standing, words = SITUATIONS[case]
+    found = weigh(standing, NOW)
+    assert found.text == words
+    assert bool(found.weight) == bool(words)
+    assert found.weight <= 120
+
+
+def test_who_needs_a_person_most_comes_first() -> None:
+    names = {
+        "quiet": Standing(rollout("quiet", created_at=5)),
+        "younger": Standing(rollout("younger", created_at=9)),
+        "ended": Standing(rollout("ended", state="finished", created_at=99)),
+        "errs": Standing(rollout("errs"), marked("error")),
+        "streak": Standing(rollout("streak"), marked("error_streak"), marked_seq=50),
+        "worse": Standing(rollout("worse"), marked("error_streak", "no_change"), marked_seq=50),
+        "seen": Standing(rollout("seen"), marked("error_streak"), marked_seq=50, seen_seq=50),
+        "watched": Standing(
+            rollout("watched"), marked("error_streak", "no_change"), marked_seq=50, lookers=[look()]
+        ),
+        "damaged": Standing(rollout("damaged", state="paused", paused_by="repair")),
+        "failed": Standing(rollout("failed", state="failed")),
+    }
+    found = [one.standing.rollout.id for one in ordered(list(names.values()), NOW)]
+    assert found == [
+        "damaged", "failed", "worse", "streak", "watched", "seen", "errs", "younger", "quiet",
+        "ended",
+    ]  # fmt: skip
