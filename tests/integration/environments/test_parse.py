@@ -113,7 +113,8 @@ class Model:
         self.asked.append((dict(handler.headers), handler.body))
         status, answer = self.answers.pop(0)
         body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        return status, {"Content-Type": "application/json", "Retry-After": "0"}, body
+        headers = {"Content-Type": "application/json", "Retry-After": "0"}
+        return status, headers | ({"Location": body.decode()} if status == 302 else {}), body
 
     def settings(self, **more: Any) -> dict[str, Any]:
         url = self.web.url("/v1")
@@ -281,7 +282,9 @@ async def test_a_failing_endpoint_is_an_observation(
     asked = {"name": "parse_image", "save_path": "out.md", "task": "What?"}
     for answers, why in (
         ([(401, {"error": "bad key"})], "answered 401"), ([(500, b"")] * 3, "answered 500"),
-        ([(200, b"no JSON")], "no JSON"), ([(200, {"choices": []})], "no message"),
+        ([(200, b"no JSON")], "no JSON"), ([(200, b'"\xff"')], "no JSON"),
+        ([(200, b"[" * 200_000)], "no JSON"), ([(302, b"http://xn--/")], "no URL"),
+        ([(200, {"choices": []})], "no message"),
         ([(200, said("  "))], "is empty"), ([(200, [])], "no message"),
         ([(200, b'"' + b"x" * 5_000_000 + b'"')], "longer than 4 MB"),
     ):  # fmt: skip

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.http.client import Client, SimulatorFailed
+from houston_daemon.environments.http.messages import Step
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.service.task_checks import check_names
@@ -20,6 +22,7 @@ from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
 from houston_shared.task import Http, Task, load_task
 from tests.support.station import Station
+from tests.support.web import moved, web
 
 MANUAL = (Path(__file__).parents[3] / "docs" / "http-environment.md").read_text()
 SERVER = re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL)[0]
@@ -241,6 +244,17 @@ async def test_odd_answers_are_observations(world: World) -> None:
     for number, (name, (_, words)) in enumerate(ODD.items(), 1):
         result = await act(one, "count", number, number=1)
         assert words in result.text and len(result.text) < 32_000, (name, result.text[:300])
+
+
+@pytest.mark.parametrize("where", ["http://xn--/", "javascript:0", "http://[::1"])
+async def test_a_redirect_to_nowhere_is_no_answer(where: str) -> None:
+    with web() as server:
+        server.pages["/step"] = moved(where)
+        client = Client(server.url().rstrip("/"), 5.0, 0.0, "")
+        with pytest.raises(SimulatorFailed) as told:
+            await client.ask("step", {}, Step, again=False)
+        await client.close()
+    assert told.value.done is not True
 
 
 async def test_a_person_breaks_a_slow_action_off(world: World) -> None:

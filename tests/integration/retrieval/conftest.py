@@ -101,6 +101,9 @@ class Handler(BaseHTTPRequestHandler):
     def at_failing(self) -> None:
         self.send(b"<h1>Bad gateway</h1>", 502, {"retry-after": "0"})
 
+    def at_astray(self) -> None:
+        self.send(b"", 302, {"location": "http://xn--/"})
+
     def at_moved(self) -> None:
         self.send(b"", 302, {"location": "http://127.0.0.1:1/elsewhere"})
 

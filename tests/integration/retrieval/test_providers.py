@@ -54,6 +54,7 @@ BAD = [
     ("limited-until", "rate_limited", "try again in"),
     ("failing", "unavailable", "status 502"),
     ("moved", "refused", "status 302"),
+    ("astray", "malformed", "redirects to something that is no address"),
     ("half", "malformed", "not a JSON object"),
     ("list", "malformed", "not a JSON object"),
     ("deep", "malformed", "not a JSON object"),

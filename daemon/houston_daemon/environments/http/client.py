@@ -87,6 +87,8 @@ class Client:
         except httpx.HTTPError as problem:
             words = f"The connection to the simulator broke ({type(problem).__name__})."
             raise SimulatorFailed(words, done=None, final=False) from None
+        except (httpx.InvalidURL, UnicodeError):  # httpx reads a Location, whoever follows it
+            raise SimulatorFailed("The simulator redirects to what is no address.") from None
         return _read(status, data, kind)
 
     async def _sent(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:

@@ -110,6 +110,10 @@ async def _once(client: httpx.AsyncClient, question: Question) -> dict[str, Any]
         raise SearchFailed(
             "not_configured", "The address of the search provider is not valid."
         ) from None
+    except UnicodeError:  # httpx reads where an answer redirects to, whoever follows
+        raise SearchFailed(
+            "malformed", "The search provider redirects to something that is no address."
+        ) from None
     except httpx.RequestError as problem:
         why = type(problem).__name__
         failure = SearchFailed("unavailable", f"The search provider is not reached ({why}).")

@@ -82,8 +82,10 @@ class Endpoint:
         except TimeoutError:
             seconds = f"{self._settings.seconds:g}"
             raise Unanswered(f"The endpoint gave no answer within {seconds} s.") from None
-        except httpx.InvalidURL:
-            raise Unanswered("The endpoint's address in houston.toml is no URL.") from None
+        except (httpx.InvalidURL, UnicodeError):  # httpx reads an answer's Location, too
+            raise Unanswered(
+                "The endpoint's address in houston.toml, or where it redirects to, is no URL."
+            ) from None
 
     async def _repeated(self, client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> Any:
         for attempt in range(1, _TRIES + 1):
@@ -140,7 +142,7 @@ def _decoded(answer: _Answer) -> Any:
         raise Unanswered(f"The endpoint answered {answer.status}: {said or 'no reason given'}")
     try:
         return msgspec.json.decode(answer.body)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         raise Unanswered("The endpoint's answer is no JSON.") from None
 
 
