@@ -83,6 +83,7 @@ READS_THE_WALL_CLOCK = {
     "environments/workstation/system/doing.py": "how much of a sleep is left, never more",
     "engines/embedded/wire.py": "a field of the protocol that nobody reads",
     "hosts/snapshots/shadow.py": "file times are wall times",
+    "hosts/ssh/shelf.py": "how long ago a piece of a parcel came: file times are wall",
     "recorder/upkeep/backup.py": "how old a backup is, by its file's time",
     "recorder/status.py": "how old the newest backup is, never less than nothing",
     "recorder/upkeep/copying.py": "names of backups sort by time",

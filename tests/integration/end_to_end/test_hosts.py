@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def _branched(station: Station, rollout: str, there: Path) -> None:
     ]
     own = station.host_root / "rollouts" / row["rollout"] / "workspace"
     assert (own / "here.txt").exists()
-    station.run("rollout", "clean", row["rollout"], "--snapshots")
+    assert _clean(station, row["rollout"], "--snapshots").returncode == 0
     assert not workspace.exists() and not own.exists()
 
 
@@ -121,6 +122,8 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     assert station.ended(rollout)["state"] == "finished"
     assert station.show(kept)["paused_by"].startswith("person:"), "a person's pause stays"
     station.run("rollout", "cancel", kept)
+    station.ended(kept)
+    _clean(station, kept, "--snapshots")  # it may have begun before its pause
     first, second, third = station.steps(rollout)[:3]
     assert "Hello." in first["observation"]
     assert "hi" in second["observation"]
@@ -168,12 +171,26 @@ def _looked_at_from_here(station: Station, sshd: Sshd, rollout: str) -> None:
     assert "its log is on the host gpu2, not here" in shown and "cannot be reached" in shown
     refused = station.run("rollout", "restore", rollout, "--at", "1", "--into", "no", code=75)
     assert "gpu2 cannot be reached" in refused.stderr
-    said = station.run("rollout", "clean", rollout, code=1).stdout
+    said = _clean(station, rollout).stdout
     assert "gpu2 cannot be reached" in said and f"rollouts/{rollout} stays" in said
     assert (there / "workspace").exists()
+    shelf = Path(f"{sshd.host.host_root}.parcels")
+    assert len(list(shelf.iterdir())) == 4, "workspace, data, the task's folder, and the lock"
     sshd.start()
-    station.run("rollout", "clean", rollout)
+    assert _clean(station, rollout).returncode == 0
     assert sorted(path.name for path in there.iterdir()) == ["holder", "shadow"]
+    assert [path.name for path in shelf.iterdir()] == [".lock"]
+
+
+def _clean(station: Station, *words: str) -> subprocess.CompletedProcess[str]:
+    """`houston rollout clean`, once the rollout's worker has gone, too."""
+
+    def asked() -> subprocess.CompletedProcess[str] | None:
+        done = station.run("rollout", "clean", *words, code=None)
+        return None if "is just ending" in done.stderr else done
+
+    found: subprocess.CompletedProcess[str] = station.until(asked, 60, "its worker has gone")
+    return found
 
 
 def _doctor(station: Station) -> str:

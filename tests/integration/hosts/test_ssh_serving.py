@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,53 @@ async def test_what_is_brought_for_an_evaluator_is_shown_to_no_agent(tmp_path: P
     finally:
         await ask(m.DestroyTerminals())
         await serving.close()
+
+
+async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path) -> None:
+    shelf, root = tmp_path / "root.parcels", tmp_path / "root"
+    names: dict[str, str] = {}
+    for name in ("both", "first"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_text(name)
+        names[name] = parcels.name_of(tmp_path / name)
+    rollouts = {"r1": ("both", "first"), "r2": ("both",)}
+    serving = {rollout: Serving({}) for rollout in rollouts}
+
+    async def ask(rollout: str, what: m.Asks) -> Any:
+        return await serving[rollout].answer(what, asyncio.Event())
+
+    def kept() -> set[str]:
+        return {path.name for path in shelf.iterdir() if path.name != ".lock"}
+
+    for rollout, folders in rollouts.items():
+        await ask(rollout, m.Hello(
+            version="0", rollout=rollout, root=str(root), key="k", owner="here:/home",
+            sandbox="none", network=True,
+        ))  # fmt: skip
+        for folder in folders:
+            if not await ask(rollout, m.HasParcel(name=names[folder])):
+                packed = io.BytesIO()
+                parcels.pack(tmp_path / folder, packed)
+                data = packed.getvalue()
+                piece = m.Piece(name=names[folder], token="t", data=data, last=True)
+                await ask(rollout, piece)
+        data = {folder: names[folder] for folder in folders}
+        await ask(rollout, m.Prepare(source="", begun=False, data=data))
+    (shelf / "half.t.tar").touch()
+    (shelf / "forgotten.t.tar").touch()
+    os.utime(shelf / "forgotten.t.tar", (0, 0))
+    assert kept() == {*names.values(), "half.t.tar", "forgotten.t.tar"}
+
+    await serving["r1"].close()
+    assert (await ask("r1", m.Free(snapshots=False))).left == ""
+    assert kept() == {names["both"], "half.t.tar"}
+    assert (shelf / names["both"] / "data").read_text() == "both"
+    older = root / "rollouts" / "of-an-older-houston" / "workspace"
+    older.mkdir(parents=True)
+    await serving["r2"].close()
+    await ask("r2", m.Free(snapshots=True))
+    assert kept() == {names["both"], "half.t.tar"}, "what that one needs is not known"
+    older.rmdir()
+    await ask("r2", m.Free(snapshots=True))
+    assert kept() == {"half.t.tar"}
+    assert not list((root / "serving").iterdir())

@@ -6,9 +6,6 @@ carries questions and answers, and the folders that a process there must see.
 
 import asyncio
 import logging
-import os
-import secrets
-import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -19,11 +16,11 @@ from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Finished, Snapshot, TerminalStatus
 from houston_daemon.hosts.ssh import left, parcels
 from houston_daemon.hosts.ssh import messages as m
+from houston_daemon.hosts.ssh.bringing import brought
 from houston_daemon.hosts.ssh.link import Link
 from houston_daemon.hosts.ssh.session import Cut, Session
 from houston_daemon.hosts.ssh.settings import command_line, control
 from houston_shared.config_hosts import Host as Settings
-from houston_shared.errors import HoustonError
 
 log = logging.getLogger(__name__)
 
@@ -183,35 +180,25 @@ class SshHost:
             log.warning("host %s has houston-agents %s", self.name, self._welcome.version)
         self.workspace, self.inside = Path(self._welcome.workspace), self._welcome.inside
         if self._ready:
+            await self._map_again(session)
             ask = m.Prepare(source="", begun=True, data=self._mapped)
             self.link.read(await _within(PREPARE_SECONDS, "prepare", session.ask(ask)), None)
 
-    async def _brought(self, folder: Path) -> str:
-        """Have a folder of this machine there; the name of its parcel."""
-        try:
-            name = await asyncio.to_thread(parcels.name_of, folder)
-            if not await self.link.ask(m.HasParcel(name=name), bool, again=True):
-                await self._bring(folder, name)
-        except OSError as problem:
-            raise HoustonError(
-                f"The folder {folder} cannot be brought to the host {self.name}:"
-                f" {problem.strerror or problem}.",
-                "The rollout cannot work there without it.",
-            ) from problem
-        return name
+    async def _map_again(self, session: Session) -> None:
+        """Have the data there that is missing: the machine may have been away when we began."""
 
-    async def _bring(self, folder: Path, name: str) -> None:
-        token = secrets.token_hex(8)
-        with tempfile.TemporaryFile() as packed:
-            await asyncio.to_thread(parcels.pack, folder, packed)
-            size = packed.tell()
-            packed.seek(0, os.SEEK_SET)
-            at = 0
-            while at < size:
-                data = await asyncio.to_thread(packed.read, parcels.PIECE)
-                at += len(data)
-                piece = m.Piece(name=name, token=token, data=data, last=at >= size)
-                await self.link.ask(piece)
+        async def ask(what: m.Asks, kind: Any) -> Any:
+            return self.link.read(await session.ask(what), kind)
+
+        for name, path in self._data.items():
+            if not await ask(m.HasParcel(name=self._mapped[name]), bool):
+                self._mapped[name] = await brought(path, self.name, ask)
+
+    async def _brought(self, folder: Path) -> str:
+        async def ask(what: m.Asks, kind: Any) -> Any:
+            return await self.link.ask(what, kind, again=isinstance(what, m.HasParcel))
+
+        return await brought(folder, self.name, ask)
 
 
 async def _within(seconds: float, name: str, asked: Coroutine[Any, Any, m.Answer]) -> m.Answer:

@@ -1,13 +1,11 @@
 """Folders brought from the near machine to the far one: a tar file in pieces, unpacked once.
 
 A parcel is named after what it holds (paths, sizes, times, modes), so the folder of a task travels
-once for all rollouts of it, and again when it was changed. At the far end they lie beside the
-host's root, `<root>.parcels/<name>/`: the root itself is hidden in every sandbox.
+once for all rollouts of it, and again when it was changed. Where they lie there, `shelf` knows.
 """
 
 import hashlib
 import os
-import shutil
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -20,7 +18,8 @@ PIECE = 1 << 20
 
 ONE_FILE = "content"
 """Name, in its parcel, of a file that was brought alone."""
-_FILE = "file-"
+FILE = "file-"
+"""How the name of a parcel of a single file begins."""
 
 
 def name_of(folder: Path) -> str:
@@ -29,7 +28,7 @@ def name_of(folder: Path) -> str:
     if not folder.is_dir():
         found = folder.stat()
         digest.update(repr((str(folder), found.st_size, found.st_mtime_ns)).encode())
-        return _FILE + digest.hexdigest()[:32]
+        return FILE + digest.hexdigest()[:32]
     for path in _everything(folder):
         found = path.lstat()
         about = (str(path.relative_to(folder)), found.st_mode, found.st_size, found.st_mtime_ns)
@@ -56,52 +55,3 @@ def _everything(folder: Path) -> Iterator[Path]:
         elif stat.S_ISDIR(mode):
             yield entry
             yield from _everything(entry)
-
-
-class Parcels:
-    """The far end's shelf."""
-
-    def __init__(self, root: Path) -> None:
-        self.shelf = root.with_name(root.name + ".parcels")
-        """Holds evaluators and their solutions, so no agent may see it."""
-
-    def open(self) -> None:
-        """Make the shelf: only what is there can be hidden from a session. Raises OSError."""
-        self.shelf.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-    def place(self, name: str) -> Path:
-        """Where a parcel lies, or would."""
-        return self.shelf / name
-
-    def content(self, name: str) -> Path:
-        """What was brought: the folder itself, or the one file of a parcel of a file."""
-        place = self.place(name)
-        file = place / ONE_FILE
-        return file if name.startswith(_FILE) and file.exists() else place
-
-    def has(self, name: str) -> bool:
-        """Whether it is there, whole."""
-        return self.place(name).is_dir()
-
-    def add(self, name: str, token: str, data: bytes, last: bool) -> None:
-        """Keep one more piece; with the last, unpack. Raises OSError."""
-        packed = self.shelf / f"{name}.{token}.tar"
-        with packed.open("ab") as file:
-            file.write(data)
-        if not last:
-            return
-        beside = self.shelf / f"{name}.{token}"
-        try:
-            with tarfile.open(packed) as tar:
-                tar.extractall(beside, filter="tar")
-            self._place(beside, name)
-        finally:
-            packed.unlink(missing_ok=True)
-            shutil.rmtree(beside, ignore_errors=True)
-
-    def _place(self, beside: Path, name: str) -> None:
-        try:
-            beside.rename(self.place(name))
-        except OSError:
-            if not self.has(name):  # else another rollout brought it meanwhile
-                raise

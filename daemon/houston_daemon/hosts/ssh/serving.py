@@ -24,8 +24,8 @@ from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import predecessor
-from houston_daemon.hosts.ssh.parcels import Parcels
 from houston_daemon.hosts.ssh.reading import Reading
+from houston_daemon.hosts.ssh.shelf import Shelf
 from houston_daemon.hosts.terminals.terminal import LocalTerminal
 from houston_daemon.hosts.user_secrets import secret_places
 from houston_shared.errors import HoustonError
@@ -44,7 +44,7 @@ class Serving:
         self._makers = dict(services)
         self._services: dict[str, Service] = {}
         self._host: LocalHost | None = None
-        self._parcels: Parcels | None = None
+        self._shelf: Shelf | None = None
         self._reading: Reading | None = None
         self._free: Callable[[bool], Awaitable[Freed]] | None = None
 
@@ -57,7 +57,7 @@ class Serving:
                 next="Install the same version of houston-agents on both machines.",
             )
         root = Path(ask.root).expanduser() if ask.root else user_state_path("houston") / ask.key
-        parcels = Parcels(root.absolute())
+        shelf = Shelf(root.absolute(), ask.rollout)
         host = LocalHost(
             root,
             ask.rollout or "doctor",
@@ -72,18 +72,18 @@ class Serving:
             owner=ask.owner,
             activate=Path(ask.activate) if ask.activate else None,
             past=Past(*ask.past) if ask.past else None,
-            apart=(parcels.shelf,),
+            apart=(shelf.place,),
         )
         trouble = ""
         if ask.reads:
             self._reading = Reading(host.folder)
         elif ask.rollout:
-            await asyncio.to_thread(parcels.open)
+            await asyncio.to_thread(shelf.open)
             await asyncio.to_thread(predecessor.replace, root, ask.rollout, ask.owner, ask.lease)
         else:
             trouble = await _trouble(ask)
-        self._host, self._parcels = host, parcels
-        self._free = partial(freeing.free, root.absolute(), ask.rollout, ask.owner)
+        self._host, self._shelf = host, shelf
+        self._free = partial(_free, shelf, root.absolute(), ask)
         return m.Welcome(
             version=version("houston-agents"),
             workspace=str(host.workspace),
@@ -95,28 +95,26 @@ class Serving:
         """Do one thing. back: set when it was taken back. Raises what the host raises."""
         if isinstance(ask, m.Hello) and self._host is None:
             return await self.hello(ask)
-        if self._host is None or self._parcels is None:
+        if self._host is None or self._shelf is None:
             raise HoustonError("The near side asked before it said hello.")
         if self._reading is not None:
             return await self._reading.answer(ask)
-        return await self._answer(self._host, self._parcels, ask, back)
+        return await self._answer(self._host, self._shelf, ask, back)
 
-    async def _answer(
-        self, host: LocalHost, parcels: Parcels, ask: m.Asks, back: asyncio.Event
-    ) -> Any:
+    async def _answer(self, host: LocalHost, shelf: Shelf, ask: m.Asks, back: asyncio.Event) -> Any:
         match ask:
             case m.Prepare():
-                source = parcels.place(ask.source) if ask.source else None
-                host.map_data({name: parcels.content(one) for name, one in ask.data.items()})
+                source = shelf.of(ask.source) if ask.source else None
+                host.map_data({name: shelf.content(one) for name, one in ask.data.items()})
                 return await host.prepare(source, ask.begun)
             case m.Present():
                 return await host.present()
             case m.HasParcel():
-                return parcels.has(ask.name)
+                return await asyncio.to_thread(shelf.has, ask.name)
             case m.Piece():
-                return await asyncio.to_thread(parcels.add, ask.name, ask.token, ask.data, ask.last)
+                return await asyncio.to_thread(shelf.add, ask.name, ask.token, ask.data, ask.last)
             case m.Spawn():
-                return await _spawn(host, parcels, ask, back)
+                return await _spawn(host, shelf, ask, back)
             case m.NotBroughtBack():
                 return await host.not_brought_back()
             case m.LimitsMet():
@@ -159,6 +157,15 @@ class Serving:
             await self._host.close()
 
 
+async def _free(shelf: Shelf, root: Path, ask: m.Hello, snapshots: bool) -> Freed:
+    """Free the rollout's part, and parcels that nobody needs then."""
+    freed = await freeing.free(root, ask.rollout, ask.owner, snapshots)
+    await asyncio.to_thread(shelf.sweep)
+    if not freed.left:
+        predecessor.forget(root, ask.rollout)
+    return freed
+
+
 async def _trouble(ask: m.Hello) -> str:
     """Why no rollout can work on this machine; empty when a trial worked."""
     if shutil.which("tmux") is None:
@@ -188,8 +195,8 @@ async def _in_terminal(terminal: LocalTerminal, ask: InTerminal, back: asyncio.E
             return await terminal.status()
 
 
-async def _spawn(host: LocalHost, parcels: Parcels, ask: m.Spawn, back: asyncio.Event) -> Any:
-    there = {near: str(parcels.place(name)) for near, name in ask.parcels.items()}
+async def _spawn(host: LocalHost, shelf: Shelf, ask: m.Spawn, back: asyncio.Event) -> Any:
+    there = {near: str(shelf.of(name)) for near, name in ask.parcels.items()}
     return await host.spawn(
         [there.get(word, word) for word in ask.command],
         seconds=ask.seconds,
