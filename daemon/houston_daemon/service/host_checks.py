@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.messages import Hello, Welcome
+from houston_daemon.hosts.ssh.settings import by_hand
 from houston_daemon.service.finding import Finding, ok
 from houston_shared.config import Loaded
 from houston_shared.config_hosts import Host
@@ -48,7 +49,7 @@ async def _look(name: str, settings: Host) -> Welcome | HoustonError:
 def _finding(name: str, settings: Host, found: Welcome | HoustonError) -> Finding:
     check = f"host {name}"
     if isinstance(found, HoustonError):
-        step = f"ssh {settings.ssh} {settings.command} --version  # must ask nothing"
+        step = f"{by_hand(settings)}  # must ask nothing"
         return Finding(check, "fail", found.cause, step)
     said = f"houston-agents {found.version} at {settings.ssh}, {settings.gpus} GPUs"
     if found.trouble:

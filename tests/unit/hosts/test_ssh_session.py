@@ -10,7 +10,7 @@ from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import troubles
 from houston_daemon.hosts.ssh.link import Link
 from houston_daemon.hosts.ssh.session import Cut, Session
-from houston_daemon.hosts.ssh.settings import command_line, far_path
+from houston_daemon.hosts.ssh.settings import by_hand, command_line, far_path
 from houston_shared.config_hosts import Host
 
 GREETS = r"printf '\nhouston-host 1\n'; "
@@ -104,6 +104,23 @@ def test_nothing_of_a_host_becomes_an_option_or_a_second_command() -> None:
     assert words[-3:-1] == ["--", "-oProxyCommand=evil"]
     assert words[-1] == "exec '/o dd/houston; rm -rf /' host-serve"
     assert far_path("~/my venv/bin/houston") == "~/'my venv/bin/houston'"
+
+
+def test_a_person_can_type_what_reaches_a_host() -> None:
+    host = Host(ssh="ada@far", port=2022, identity_file="/k ey", ssh_config="/c", command="~/h")
+    said = by_hand(host)
+    assert said == "ssh -F /c -p 2022 -i '/k ey' -o IdentitiesOnly=yes ada@far ~/h --version"
+    assert by_hand(Host(ssh="far")) == "ssh far houston --version"
+
+
+async def test_a_far_end_that_ends_by_itself_leaves_no_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A look at a process that has ended takes its exit status from who waits for it."""
+    for _ in range(40):
+        with pytest.raises(Cut):
+            await Session.open(["false"])
+    assert "Unknown child process" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ A session that has ended stays ended; `link` makes another.
 
 import asyncio
 import contextlib
+import signal
 import time
 from typing import Any
 
 import msgspec
 
+from houston_daemon.hosts import processes
 from houston_daemon.hosts.ssh import frames
 from houston_daemon.hosts.ssh import messages as m
 
@@ -152,8 +154,10 @@ class Session:
             if not waiting.done():
                 waiting.set_exception(Cut(why))
         self._writer.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        if self._process.returncode is None:
+            # Not its own kill(), which looks first whether it has ended: the loop's watcher would
+            # be left without its exit status, and say so to whoever sees the log.
+            processes.send([self._process.pid], signal.SIGKILL)
 
     async def _collect_errors(self) -> None:
         assert self._process.stderr is not None

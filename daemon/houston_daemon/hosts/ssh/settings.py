@@ -43,14 +43,23 @@ def command_line(host: Host) -> list[str]:
         "ForwardAgent": "no",
         "ForwardX11": "no",
     }
-    words = ["ssh", *(["-F", _path(host.ssh_config)] if host.ssh_config else [])]
-    for key, value in options.items():
-        words += ["-o", f"{key}={value}"]
+    named = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    words = ["ssh", *_where(host), *named]
+    return [*words, "--", host.ssh, f"exec {far_path(host.command)} {_SERVE}"]
+
+
+def by_hand(host: Host) -> str:
+    """What a person types to see why it cannot be reached; it must ask nothing."""
+    return f"{shlex.join(['ssh', *_where(host), host.ssh])} {far_path(host.command)} --version"
+
+
+def _where(host: Host) -> list[str]:
+    words = ["-F", _path(host.ssh_config)] if host.ssh_config else []
     if host.port:
         words += ["-p", str(host.port)]
     if host.identity_file:
         words += ["-i", _path(host.identity_file), "-o", "IdentitiesOnly=yes"]
-    return [*words, "--", host.ssh, f"exec {far_path(host.command)} {_SERVE}"]
+    return words
 
 
 def far_path(command: str) -> str:
