@@ -218,6 +218,10 @@ POINTS: dict[str, tuple[str, str]] = {
         "hosts/workspace/copying.py",
         "a workspace is in its place, its note is not written",
     ),
+    "worker.branch.noted": (
+        "hosts/branching.py",
+        "a branch's workspace is brought back and noted, and not in its place",
+    ),
     "worker.terminal.token": (
         "hosts/terminals/starting.py",
         "a terminal's mark is written, no process runs",

@@ -10,6 +10,7 @@ class Means(enum.Enum):
     STOP = "a stop of the daemon"
     BEGIN = "a new rollout"
     OPEN = "a new workstation"
+    BRANCH = "a branch of a workstation"
     WORKER = "the death of a worker"
     NURSERY = "the death of the nursery"
     PAUSE = "a pause"
@@ -84,6 +85,7 @@ WHEN: dict[str, Means] = {
         ),
         Means.WORKER,
     ),
+    "worker.branch.noted": Means.BRANCH,
     "supervisor.nursery.lost": Means.NURSERY,
     "worker.pause.before": Means.PAUSE,
     "supervisor.leftovers.before": Means.CANCEL,

@@ -8,6 +8,7 @@ import contextlib
 import os
 import random
 import re
+import secrets
 import signal
 import time
 from collections import Counter
@@ -181,6 +182,8 @@ class Segment:
                 ground.rollouts(self._tasks["null"])
             case Means.OPEN:
                 ground.rollouts(self._tasks["station"])
+            case Means.BRANCH:
+                self._branch()
             case Means.WORKER:
                 self._end_one(WORKERS)
             case Means.NURSERY:
@@ -259,6 +262,17 @@ class Segment:
         time.sleep(0.3)
         self.ground.ask(wire.Steer(rollout=rollout, action="resume"))
 
+    def _branch(self) -> None:
+        """A sibling of the workstation that runs, or of one before."""
+        closed = (
+            "SELECT rollout, step FROM steps WHERE rollout LIKE 'station-%' AND snapshot <> ''"
+            " AND observation_seq IS NOT NULL LIMIT 1"
+        )
+        self.ground.until(lambda: self.ground.query(closed), 30, "a closed step")
+        ((rollout, step),) = self.ground.query(closed)
+        request = secrets.token_hex(8)
+        self.ground.ask(wire.Branch(request=request, rollout=rollout, step=step))
+
     def _cancel_paused(self) -> None:
         """A workstation whose worker is gone: its terminals are the supervisor's to end."""
         ground = self.ground
@@ -335,6 +349,8 @@ class Segment:
         for folder in sorted((self.ground.folder / "host" / "rollouts").glob("station-*")):
             log = folder / "workspace" / "log.txt"
             lines = log.read_text().split() if log.exists() else []
+            if (folder / "workspace.new").exists() or not log.parent.exists():
+                found.append(f"{folder.name}: its workspace was not made whole")
             if len(lines) != len(set(lines)):
                 found.append(f"{folder.name}: a command ran twice: {lines}")
             said = "".join(file.read_text(errors="replace") for file in folder.rglob("log.*"))

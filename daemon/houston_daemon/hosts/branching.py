@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts.snapshots.reading import bring_back
+from houston_shared.faults import point
 from houston_shared.terminal_folder import rollout_folder
 
 _NOTE = "branch.json"
@@ -37,6 +38,7 @@ def fill(past: Past, root: Path, workspace: Path) -> None:
     note = workspace.with_name(_NOTE)
     note.with_suffix(".new").write_bytes(msgspec.json.encode(lost))
     note.with_suffix(".new").replace(note)
+    point("worker.branch.noted")
     beside.rename(workspace)
 
 
