@@ -6,6 +6,7 @@ made by the branch's own worker, from the parent's shadow repository.
 """
 
 import shlex
+from pathlib import Path
 from typing import NamedTuple
 
 from houston_daemon.recorder.disk import blobs
@@ -17,11 +18,13 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps import past, rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import ObservationBody, Origin, Result, RolloutSpec
 from houston_shared.store.bodies import StoredSpec
 from houston_shared.store.queries import cleaned, lineage
 from houston_shared.task import parse_task
+from houston_shared.terminal_folder import rollout_folder
 from houston_shared.wire import Branch, Done, Guide
 
 WITHOUT_SNAPSHOTS = frozenset({"null", "python", "search_qa", "scienceworld", "textworld", "http"})
@@ -112,11 +115,9 @@ def _possible(store: Store, spec: RolloutSpec, origin: Origin, step: int) -> Non
         )
     if not origin.snapshot and task.environment not in WITHOUT_SNAPSHOTS:
         raise _no_world(store, spec.rollout, task.environment, step)
-    freed = rebuild.run(store, cleaned.of(spec.rollout))
-    if freed and freed.body.snapshots and task.environment not in WITHOUT_SNAPSHOTS:
+    if task.environment not in WITHOUT_SNAPSHOTS and (gone := _gone(store, spec, task.hosts[0])):
         raise denial(
-            f"The snapshots of {spec.rollout} were freed (houston rollout clean --snapshots): no"
-            " step's workspace can be brought back.",
+            f"The snapshots of {spec.rollout} {gone}: no step's workspace can be brought back.",
             f"houston rollout start {shlex.quote(spec.task.folder)}",
             NOTHING,
         )
@@ -138,6 +139,18 @@ def _possible(store: Store, spec: RolloutSpec, origin: Origin, step: int) -> Non
                 f"Texts of {part.rollout} were erased: its context cannot be made again.",
                 effect=NOTHING,
             )
+
+
+def _gone(store: Store, spec: RolloutSpec, host: str) -> str:
+    """Why there are no snapshots (any more); empty where there are some, as far as is known here.
+
+    A cleaning that was cut short, or a home that was restored elsewhere, leaves no word of it.
+    """
+    freed = rebuild.run(store, cleaned.of(spec.rollout))
+    if freed and freed.body.snapshots:
+        return "were freed (houston rollout clean --snapshots)"
+    folder = rollout_folder(Path(spec.host_root), spec.rollout) / "shadow"
+    return f"are not here ({folder})" if host == LOCAL and not folder.is_dir() else ""
 
 
 def _no_world(store: Store, rollout: str, environment: str, step: int) -> HoustonError:
