@@ -4,6 +4,7 @@ Reads go through one asynchronous reader, wake-ups through `pump`, words to the 
 `link`; screens know what to show of it.
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from textual import events
 from textual.app import App
 from textual.screen import Screen
 
+from houston_console.app.comfort import clipboard
 from houston_console.app.dialogs import Help
+from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.palette import DEFAULT, THEMES
 from houston_console.app.driver import SafeDriver, last_words
 from houston_console.app.keys import bindings
@@ -153,5 +156,39 @@ class HoustonConsole(App[None]):
         return asked
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy as shown: what is pasted elsewhere holds no control character either."""
-        super().copy_to_clipboard(safe(text))
+        """Copy what Textual has found selected."""
+        self.put_into_clipboard("the selection", text)
+
+    def put_into_clipboard(self, what: str, text: str) -> None:
+        """Copy as shown: what is pasted elsewhere holds no control character either.
+
+        what: how the text is named to the person. Nothing happens unless a key was just pressed.
+        """
+        if time.monotonic() - self._pressed_at < COPY_SECONDS:
+            self._clipboard = safe(text)  # also what ctrl+v brings back here
+            self.run_worker(self._copy(what, self._clipboard), group="copy", exclusive=True)
+
+    async def _copy(self, what: str, text: str) -> None:
+        try:
+            done = await clipboard.copy(
+                text, what, os.environ, self._to_terminal, self.outbox.folder / "copied"
+            )
+        except OSError as problem:
+            self.front.tell(f"Nothing was copied: {problem}", "error")
+        else:
+            self.front.tell(done.words, "success" if done.good else "warning")
+
+    def _to_terminal(self, data: str) -> None:
+        if self._driver is not None:
+            self._driver.write(data)
+
+    async def action_copy(self) -> None:
+        """Copy what is selected; else what the area with the focus has at its cursor."""
+        selected = self.screen.get_selected_text()
+        if selected:
+            self.put_into_clipboard("the selection", selected)
+        elif isinstance(self.focused, LineView):
+            try:
+                self.put_into_clipboard(*await self.focused.copied())
+            except HoustonError as problem:
+                self.front.told(problem)

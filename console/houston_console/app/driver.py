@@ -7,6 +7,7 @@ of ours from one in a text: that is the first filter's part. It shares no code w
 that one fault cannot open both.
 """
 
+import base64
 import re
 import sys
 from typing import Protocol, TextIO, runtime_checkable
@@ -21,7 +22,9 @@ SCREEN = (
     r"|\[\?(?:2026|2048)\$p|\[>[0-9]{1,2}u|\[<u"
 )
 _POINTER = re.compile(r"\x1b\]22;[a-z-]{1,20}\x07")
-_CLIPBOARD = re.compile(r"\x1b\]52;c;[A-Za-z0-9+/=]*\x07")
+_CLIPBOARD = re.compile(
+    r"\x1b\]52;c;[A-Za-z0-9+/=]*\x07|\x1bPtmux;\x1b\x1b\]52;c;[A-Za-z0-9+/=]*\x07\x1b\\"
+)
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 BELL = "\x07"
 
@@ -31,6 +34,12 @@ def only(sequences: str, data: str) -> str:
     parts = re.split(rf"(\x1b(?:{sequences}))", data)
     parts[::2] = (_OBEYED.sub("\ufffd", part) for part in parts[::2])
     return "".join(parts)
+
+
+def clipboard_sequence(text: str, passed: bool) -> str:
+    """OSC 52 for `text`; passed: wrapped for a multiplexer in between."""
+    made = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
+    return "\x1bPtmux;" + made.replace("\x1b", "\x1b\x1b") + "\x1b\\" if passed else made
 
 
 @runtime_checkable

@@ -9,11 +9,16 @@ from typing import Any
 from rich.style import Style
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 
-from houston_console.app.drawing.lines import Line
+from houston_console.app.drawing.lines import Line, plain
 from houston_console.app.drawing.palette import Palette, blank, palette
+from houston_console.app.drawing.selecting import cut, over
 from houston_console.app.keys import bindings
+
+SELECTED = 20_000
+"""Lines that a selection without an end takes at most."""
 
 
 class LineView(ScrollView, can_focus=True, inherit_bindings=False):
@@ -78,7 +83,38 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
             return self.palette.strip(self.empty, self.size.width, base)
         if number >= self.line_count():
             return blank(self.size.width, base)
-        return self.palette.strip(self.line_at(number), self.size.width, base, self._under(number))
+        parts = self.line_at(number)
+        strip = self.palette.strip(parts, self.size.width, base, self._under(number))
+        return self.with_selection(strip, number)
+
+    # --- what the mouse selects --------------------------------------------------------------
+
+    def with_selection(self, strip: Strip, number: int) -> Strip:
+        """The line `number` as it is drawn, what is selected of it marked."""
+        selection = self.text_selection
+        span = selection.get_span(number) if selection else None
+        if span:
+            strip = over(strip, span, self.screen.get_component_rich_style("screen--selection"))
+        return strip.apply_offsets(0, number)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """What is selected, line by line as it is shown."""
+        last = min(self.line_count(), SELECTED if selection.end is None else selection.end.y + 1)
+        first = selection.start.y if selection.start else 0
+        spans = ((number, selection.get_span(number)) for number in range(first, last))
+        found = [cut(plain(self.line_at(number)), span) for number, span in spans if span]
+        return "\n".join(found), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Something else is selected."""
+        self.refresh()
+
+    async def copied(self) -> tuple[str, str]:
+        """What a key copies while nothing is selected: how it is called, and the text."""
+        if self.has_cursor:
+            return "the line", plain(self.line_at(self.cursor)).strip() if self.line_count() else ""
+        lines = (plain(self.line_at(number)).rstrip() for number in range(self.line_count()))
+        return "the whole text", "\n".join(lines)
 
     def _under(self, number: int) -> Style | None:
         if not self.has_cursor or number != self.cursor or not self.selectable(number):

@@ -29,6 +29,7 @@ class Eye(ModalScreen[None]):
 
     BINDINGS = [
         ("escape,q,v", "close", "close"),
+        ("y", "app.copy", "copy"),
         ("right,l,tab", "tab(1)", "next"),
         ("left,h,shift+tab", "tab(-1)", "before"),
         ("1", "show(0)", "messages"),

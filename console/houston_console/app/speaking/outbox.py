@@ -50,15 +50,15 @@ class Outbox:
 
     def __init__(self, home: Home, folder: Path | None = None) -> None:
         """folder: where the files are; the user's state folder when None. Raises HoustonError."""
-        self._folder = folder or user_state_path("houston") / "console" / home.key
-        self._drafts = self._folder / "drafts"
-        self._unsent = self._folder / "unsent"
+        self.folder = folder or user_state_path("houston") / "console" / home.key
+        self._drafts = self.folder / "drafts"
+        self._unsent = self.folder / "unsent"
         try:
             for place in (self._drafts, self._unsent):
                 place.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as problem:
             raise HoustonError(
-                f"The folder {self._folder} for drafts cannot be made: {problem.strerror}.",
+                f"The folder {self.folder} for drafts cannot be made: {problem.strerror}.",
                 "The console was not opened, because what you type could be lost.",
                 "Make it writable, or set XDG_STATE_HOME to a folder of your own.",
             ) from None

@@ -1,0 +1,1 @@
+"""What makes the console pleasant on somebody's own terminal: copying, keys, commands by name."""
