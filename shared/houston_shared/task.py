@@ -3,6 +3,7 @@
 This module reads and checks `task.toml`. It starts nothing and copies nothing.
 """
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,10 +16,12 @@ from houston_shared.task_servers import Http, Mcp
 from houston_shared.task_tables import Data, Domain, Hints, Positive, Seconds, trouble
 from houston_shared.task_tables import Evaluate as Evaluate
 from houston_shared.task_worlds import Python, Questions, ScienceWorld, TextWorld
-from houston_shared.toml_file import Settings, convert, parse, read_text
+from houston_shared.toml_file import Settings, convert, parse, read_text, with_nul
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Limit = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+GpuCount = Annotated[int, msgspec.Meta(ge=0, le=64)]
+Variable = Annotated[str, msgspec.Meta(pattern=r"^[^=]+\Z")]
 
 
 class Workspace(Settings, frozen=True):
@@ -169,8 +172,8 @@ class Task(Settings, frozen=True):
     """Machines that the agent works on: `local`, and names of `[hosts.NAME]` in the node's
     houston.toml. Each has a copy of the workspace; the first is where files, snapshots and
     evaluations are when nothing else is named."""
-    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] | dict[str, int] = 0
-    """GPUs that each rollout leases and alone sees: a number on its first host, or by host, such as
+    gpus: GpuCount | dict[str, GpuCount] = 0
+    """GPUs that each rollout leases and alone sees, 0 to 64: on its first host, or by host, such as
     `{ gpu2 = 2 }`. While they are taken it waits in `queued`."""
     gpus_shared: bool = False
     """Whether a GPU may be one that other rollouts use, which say the same."""
@@ -213,7 +216,7 @@ class Task(Settings, frozen=True):
     """When a step is marked for people to look at."""
     settings: dict[str, Any] = {}
     """Settings of an environment that another package brings, and of the simulator of `http`."""
-    environment_variables: dict[str, str] = {}
+    environment_variables: dict[Variable, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
 
@@ -269,7 +272,10 @@ def load_task(path: Path) -> LoadedTask:
     """
     file = (path / "task.toml" if _is_folder(path) else path).absolute()
     text = read_text(file)
-    task = convert(parse(text, str(file)), Task, str(file))
+    tables = parse(text, str(file))
+    if key := with_nul(tables):
+        raise ConfigurationError(f"{file}: `{key}` holds a NUL character, as no text may.")
+    task = convert(tables, Task, str(file))
     instructions = _instructions(task, file)
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
@@ -313,6 +319,14 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
+def _is_special(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # reading it will say why
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
 def parse_task(record: TaskRecord) -> Task:
     """The task as it was stored; raises ConfigurationError when this version cannot read it."""
     where = f"stored task {record.name}"
@@ -326,7 +340,12 @@ def _instructions(task: Task, file: Path) -> str:
         )
     if task.instructions:
         return task.instructions
+    place = file.parent / task.instructions_file
+    if _is_special(place):  # a pipe would be waited for
+        raise ConfigurationError(
+            f"{file}: `instructions_file` names {task.instructions_file!r}, which is no plain file."
+        )
     try:
-        return read_text(file.parent / task.instructions_file)
+        return read_text(place)
     except ConfigurationError as problem:
         raise ConfigurationError(f"{file}: `instructions_file`: {problem.cause}") from None

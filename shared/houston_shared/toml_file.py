@@ -10,6 +10,8 @@ from houston_shared.errors import ConfigurationError
 T = TypeVar("T", bound=msgspec.Struct)
 _ANY = "…"
 """In a path of msgspec: some entry of a table."""
+_QUOTED = 200
+"""Characters of a wrong value that an error repeats."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,6 +38,8 @@ def read_text(path: Path) -> str:
         raise ConfigurationError(f"{path} may not be read by this user.") from None
     except OSError as problem:
         raise ConfigurationError(f"{path} cannot be read: {problem.strerror}.") from None
+    except ValueError:  # a NUL in it
+        raise ConfigurationError(f"{str(path)!r} can be the path of no file.") from None
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
@@ -46,6 +50,22 @@ def parse(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigurationError(f"{where} is not valid TOML: {problem}.") from None
+
+
+def with_nul(value: Any, key: str = "") -> str:
+    """The first key, dotted, at which a text with a NUL stands; empty where there is none.
+
+    No path, argument or variable of a process can hold one.
+    """
+    if isinstance(value, str):
+        return key if "\0" in value else ""
+    if isinstance(value, dict):
+        entries = [(f"{key}.{name}".strip("."), each) for name, each in value.items()]
+        if bad := next((name for name, _ in entries if "\0" in name), ""):
+            return bad.replace("\0", "\\0")
+    else:
+        entries = [(key, each) for each in value] if isinstance(value, list) else []
+    return next((found for name, each in entries if (found := with_nul(each, name))), "")
 
 
 def convert(tables: dict[str, Any], kind: type[T], where: str) -> T:
@@ -69,9 +89,14 @@ def _explain(problem: str, kind: type[msgspec.Struct], where: str, tables: dict[
         verb = "has an unknown key" if "unknown" in what else "lacks the key"
         return f"{where} {verb} `{'.'.join([*keys, name])}`; allowed here: {allowed}."
     if words := _words(at):
-        return f"{where}: `{dotted}` is {found!r}; allowed: {', '.join(words)}."
-    got = "" if found is msgspec.UNSET else f"; got {found!r}"
+        return f"{where}: `{dotted}` is {_quoted(found)}; allowed: {', '.join(words)}."
+    got = "" if found is msgspec.UNSET else f"; got {_quoted(found)}"
     return f"{where}: `{dotted}`: {what[0].lower()}{what[1:]}{got}."
+
+
+def _quoted(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
 def _follow(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any, Any]:

@@ -171,7 +171,7 @@ def evaluator_of(task: LoadedTask) -> str:
     if "/" in words[0]:  # relative to the task's folder, which every host has
         beside = task.folder / words[0]
         there = program if beside.is_absolute() else None
-        program = str(beside) if beside.exists() else there
+        program = str(beside) if _is_file(beside) else there
     if program is None:
         raise ConfigurationError(
             f"{task.file}: `evaluate.command` names {words[0]!r}, which is no program here."
@@ -179,6 +179,13 @@ def evaluator_of(task: LoadedTask) -> str:
     for word in words[1:]:
         _check_script(task, word)
     return f"{command} ({program})"
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _program(task: LoadedTask, word: str) -> str | None:

@@ -18,7 +18,12 @@ def is_conda(folder: Path) -> bool:
 
 def check(folder: Path) -> None:
     """Raise HoustonError for a folder that is neither kind of environment."""
-    if not (folder / "bin").is_dir() or not (is_conda(folder) or (folder / _SETTINGS).is_file()):
+    try:
+        found = (folder / "bin").is_dir()
+        found = found and (is_conda(folder) or (folder / _SETTINGS).is_file())
+    except OSError:  # such as a name that is too long
+        found = False
+    if not found:
         raise HoustonError(
             f"{folder} is no virtual environment (pyvenv.cfg) and no conda one (conda-meta).",
             "No process was started.",
