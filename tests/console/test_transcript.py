@@ -234,7 +234,7 @@ async def test_jumps_go_where_they_say(builder: HomeBuilder, sit: Sit) -> None:
             assert seat.transcript.cursor == step, what
             assert step == 0 or f"thought {step}" in seat.text(), what
         await seat.press("colon", "x", "enter")
-        assert "is no step number" in seat.bar("#hints")
+        assert "is no place" in seat.bar("#hints")
 
 
 async def test_no_error_ahead_is_said(builder: HomeBuilder, sit: Sit) -> None:

@@ -1,5 +1,7 @@
 """What any area may have to tell the app."""
 
+from collections.abc import Awaitable, Callable
+
 from textual.message import Message
 from textual.widget import Widget
 
@@ -33,8 +35,22 @@ class Told(Message):
 
 
 class GoTo(Message):
-    """Show a step of the trajectory, unfolded."""
+    """Show a step of the trajectory, unfolded; of another rollout where one is named."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, rollout: str = "") -> None:
         super().__init__()
         self.step = step
+        self.rollout = rollout
+
+
+class AskLine(Message):
+    """Have the person type one line, at the lower edge of the trajectory."""
+
+    def __init__(
+        self, what: str, answer: Callable[[str], Awaitable[None]], value: str = ""
+    ) -> None:
+        """answer: given what was typed, without spaces around it; may raise HoustonError."""
+        super().__init__()
+        self.what = what
+        self.answer = answer
+        self.value = value

@@ -2,9 +2,9 @@
 
 from typing import TypeVar
 
-from houston_console.app.transcript import plans
+from houston_console.app.transcript import plans, ways
 from houston_console.app.transcript.plans import Changes, Opening
-from houston_console.app.transcript.records import StepRow
+from houston_console.app.transcript.records import Beside, StepRow
 from houston_shared.records import StepRecord
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.plan import Plan
@@ -21,6 +21,8 @@ class RolloutSource:
     def __init__(self, reader: AsyncReader, rollout: str) -> None:
         self.rollout = rollout
         self._reader = reader
+        self.seq = 0
+        """Newest event of the rollout that was read."""
 
     async def read(self, plan: Plan[T]) -> T:
         """What a plan reads, in one short transaction."""
@@ -40,8 +42,19 @@ class RolloutSource:
 
     async def changes(self, since: int) -> Changes:
         """What is new after the sequence `since`."""
-        return await self.read(plans.changes(self.rollout, since))
+        found = await self.read(plans.changes(self.rollout, since))
+        self.seq = found.seq
+        return found
 
-    async def neighbour(self, step: int, column: str, forward: bool) -> int | None:
-        """The nearest step after or before `step` that has errors, or guidance."""
-        return await self.read(plans.neighbour(self.rollout, step, column, forward))
+    async def beside(self, step: int) -> Beside:
+        """What people and judges said of one step."""
+        return await self.read(plans.beside(self.rollout, step))
+
+    async def at_time(self, kind: str, since: int) -> int | None:
+        """The first step after so much active time, or at a time of the clock (`places.Place`)."""
+        return await self.read(ways.at_time(self.rollout, kind, since))
+
+    async def nearest(self, step: int, kind: str, forward: bool) -> int | None:
+        """The nearest step of a kind in `ways.WAYS` after or before `step`."""
+        tools = await self.read(ways.tools_of(self.rollout, step)) if kind == "tool" else ""
+        return await self.read(ways.nearest(self.rollout, step, kind, forward, tools))

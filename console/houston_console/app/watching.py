@@ -255,7 +255,13 @@ class WatchScreen(HoustonScreen):
             self.told(problem)
 
     async def on_go_to(self, message: GoTo) -> None:
-        """From a change, a search or a message to its step."""
+        """From a change, a search, a message or a permalink to its step."""
+        if message.rollout not in ("", self.state.selected):
+            try:
+                await self.open_rollout(message.rollout)
+            except HoustonError as problem:
+                self.told(problem)
+                return
         await self.trajectory.transcript.go_to(message.step, open=True)
         self._go("trajectory")
 

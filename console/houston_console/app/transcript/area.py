@@ -1,7 +1,7 @@
 """The area in the centre: the transcript and the ways through it: search, numbers, flags, eye."""
 
 import asyncio
-import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from textual.app import ComposeResult
@@ -14,19 +14,19 @@ from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import line, span
 from houston_console.app.eye.eye import Eye
 from houston_console.app.keys import bindings
-from houston_console.app.messages import Failed, Told, say
+from houston_console.app.messages import AskLine, Failed, GoTo, Told, say
 from houston_console.app.rollouts.listing import LAST_KNOWN, ending, own_name
 from houston_console.app.source import RolloutSource
+from houston_console.app.transcript import places, ways
+from houston_console.app.transcript.places import Place
 from houston_console.app.transcript.searching import Search
 from houston_console.app.transcript.transcript import Transcript
+from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import context
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.queries.rollouts import Rollout
-
-_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
-FLAGS = {"errors": "error", "guided": "guidance"}
+from houston_shared.store.queries.rollouts import Rollout, resolve
 
 
 class TrajectoryArea(Vertical):
@@ -54,6 +54,8 @@ class TrajectoryArea(Vertical):
         self.searching = ""
         """A mark for a count that still grows."""
         self._jumped = False
+        self._answer: Callable[[str], Awaitable[None]] = self._go_to
+        """What the line that is typed is for."""
 
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
@@ -101,19 +103,46 @@ class TrajectoryArea(Vertical):
 
     def ask(self, kind: str) -> None:
         """Ask for words (`/`) or a step's number (`:`)."""
-        self.prompt.ask(kind, 'words, "a phrase"' if kind == "/" else "step number, +n, -n")
+        self._answer = self._search_for if kind == "/" else self._go_to
+        self.prompt.ask(kind, 'words, "a phrase"' if kind == "/" else places.HELP)
+
+    def on_ask_line(self, message: AskLine) -> None:
+        """A part of this area wants one line of text."""
+        self._answer = message.answer
+        self.prompt.ask(message.what, message.what)
+        self.prompt.value = message.value
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """What was asked for."""
-        kind, text = self.prompt.kind, event.value.strip()
         self.prompt.action_leave()
-        if kind == "/":
-            self.start_search(text)
-        elif _NUMBER.fullmatch(text):
-            by = self.transcript.cursor if text[0] in "+-" else 0
-            await self.transcript.go_to(by + int(text))
+        try:
+            await self._answer(event.value.strip())
+        except HoustonError as problem:
+            say(self, Failed(problem))
+
+    async def _search_for(self, text: str) -> None:
+        self.start_search(text)
+
+    async def _go_to(self, text: str) -> None:
+        """Raises HoustonError."""
+        place = places.parse(text, self.transcript.cursor, now_us())
+        if place is not None:
+            await self._show(place)
         elif text:
-            say(self, Told(f"{text!r} is no step number."))
+            say(self, Told(f"{text!r} is no place. Places: {places.HELP}."))
+
+    async def _show(self, place: Place) -> None:
+        if place.kind == "link":
+            found = await self._reader.run(resolve(place.rollout))
+            say(self, GoTo(place.value, found))
+        elif place.kind == "step":
+            await self.transcript.go_to(place.value)
+        elif self.source is not None:
+            step = await self.source.at_time(place.kind, place.value)
+            if step is None:
+                say(self, Told("No step is that late."))
+            else:
+                await self.transcript.go_to(step)
 
     def start_search(self, words: str) -> None:
         """Find steps, in a thread; the first hits move the cursor."""
@@ -179,16 +208,16 @@ class TrajectoryArea(Vertical):
         await transcript.go_to(step, open=True)
         transcript.reveal_match(step)
 
-    # --- flags and the eye -------------------------------------------------------------------
+    # --- jumps and the eye -------------------------------------------------------------------
 
-    async def action_flagged(self, column: str, forward: bool) -> None:
-        """The nearest step with errors, or with guidance."""
+    async def action_nearest(self, kind: str, forward: bool) -> None:
+        """The nearest step of a kind in `ways.WAYS`."""
         if self.source is None:
             return
-        step = await self.source.neighbour(self.transcript.cursor, column, forward)
+        step = await self.source.nearest(self.transcript.cursor, kind, forward)
         if step is None:
             side = "after" if forward else "before"
-            say(self, Told(f"No {FLAGS[column]} {side} step {self.transcript.cursor}."))
+            say(self, Told(f"No {ways.WAYS[kind].word} {side} step {self.transcript.cursor}."))
         else:
             await self.transcript.go_to(step)
 

@@ -8,12 +8,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_console.app.transcript.records import StepRow
+from houston_console.app.transcript.records import Beside, StepRow
 from houston_shared.records import StepRecord
 from houston_shared.store import journal
+from houston_shared.store.bodies import VerdictGiven
+from houston_shared.store.in_order import ASIDE as APART
 from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.plan import Ask, Plan, Row
-from houston_shared.store.queries import aside, lineage, progress, rollouts, steps
+from houston_shared.store.queries import (
+    aside,
+    lineage,
+    people,
+    progress,
+    rollouts,
+    steps,
+    verdicts,
+)
 from houston_shared.store.queries.steps import ASIDE
 
 THOUGHT = 240
@@ -38,17 +48,37 @@ def changes(rollout: str, since: int) -> Plan[Changes]:
     """Steps of `rollout` with events after `since`; for 0 only how many steps there are."""
     last = yield from steps.last(rollout)
     newest = yield from progress.last_seq(rollout)
-    touched: list[Row] = []
+    touched: set[int] = set()
     if since:
-        touched = yield Ask(f"{TOUCHED} ORDER BY 1", (rollout, since))
-    return Changes([row[0] for row in touched if row[0]], last, newest)
+        found = yield Ask(TOUCHED, (rollout, since))
+        touched.update(row[0] for row in found)
+        touched.update((yield from _judged(rollout, since)))
+    return Changes(sorted(touched - {0}), last, newest)
+
+
+def _judged(rollout: str, since: int) -> Plan[set[int]]:
+    """Steps that were judged after `since`: one event tells of a range."""
+    rows = yield Ask(
+        f"SELECT step, body FROM events WHERE rollout = ? AND {APART} AND kind = 'verdict'"
+        " AND seq > ? AND body IS NOT NULL",
+        (rollout, since),
+    )
+    found: set[int] = set()
+    for first, raw in rows:
+        found.update(range(first, msgspec.msgpack.decode(raw, type=VerdictGiven).last + 1))
+    return found
 
 
 _STEP_ROWS = """
 SELECT s.step, s.attempt, s.tools, s.calls, s.errors, s.guided, s.attention, s.score, s.drift,
        s.last_seq, s.observation_seq IS NULL,
        EXISTS (SELECT 1 FROM forks f WHERE f.rollout = s.rollout AND f.step = s.step),
-       coalesce(f.files, 0), coalesce(f.added, 0), coalesce(f.removed, 0), s.sample_seq
+       coalesce(f.files, 0), coalesce(f.added, 0), coalesce(f.removed, 0),
+       coalesce((SELECT v.source || v.keep FROM verdicts v WHERE v.rollout = s.rollout
+           AND v.step = s.step AND v.attempt = s.attempt
+           ORDER BY v.source <> 'human', v.source <> 'judge' LIMIT 1), ''),
+       EXISTS (SELECT 1 FROM bookmarks b WHERE b.rollout IN (?1, ?4) AND b.step = s.step),
+       s.sample_seq
 FROM steps s LEFT JOIN (
     SELECT step, attempt, count(*) AS files, sum(added) AS added, sum(removed) AS removed
     FROM file_changes WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3 GROUP BY step, attempt
@@ -61,7 +91,9 @@ def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
     """Folded lines of the steps `first` to `last`, in order; newest attempts only."""
     rows: list[Row] = []
     for part in (yield from lineage.stretches(rollout, first, last)):
-        rows += yield Ask(_STEP_ROWS, part)
+        rows += yield Ask(_STEP_ROWS, (*part, rollout))
+    notes = yield Ask("SELECT step FROM notes WHERE rollout = ?", (rollout,))
+    noted = {step for (step,) in notes}
     samples = yield from journal.by_seq([row[-1] for row in rows])
     found: list[StepRow] = []
     for row in rows:
@@ -69,10 +101,11 @@ def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
         if row[-1] in samples:
             sample = yield from journal.record(samples[row[-1]], _Thought, _Thought(journal.ERASED))
             thought = sample.thought.strip()[:THOUGHT]
-        found.append(StepRow._make((*row[:-1], thought)))
+        found.append(StepRow._make((*row[:-1], thought, row[0] in noted)))
     lost = {one.step for one in (yield from aside.holes(rollout)) if first <= one.step <= last}
     for step in (yield from aside.without_row(rollout, lost - {row.step for row in found})):
-        found.append(StepRow._make((step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, ASIDE)))
+        lost_row = (step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, "", 0, ASIDE)
+        found.append(StepRow._make((*lost_row, False)))
     return sorted(found)
 
 
@@ -83,17 +116,16 @@ def step_record(rollout: str, step: int) -> Plan[StepRecord | None]:
     return marked[0] if marked else None
 
 
-def neighbour(rollout: str, step: int, column: str, forward: bool) -> Plan[int | None]:
-    """The nearest step after (or before) `step` with a non-zero `column`: errors or guided."""
-    if column not in ("errors", "guided"):
-        raise ValueError(column)
-    side, order = (">", "ASC") if forward else ("<", "DESC")
-    rows = yield Ask(
-        f"SELECT step FROM steps WHERE rollout = ? AND step {side} ? AND current = 1"
-        f" AND {column} > 0 ORDER BY step {order} LIMIT 1",
-        (rollout, step),
-    )
-    return rows[0][0] if rows else None
+def beside(rollout: str, step: int) -> Plan[Beside]:
+    """Verdicts, bookmarks and notes on one step, also those left on a parent's own step."""
+    given = (yield from verdicts.standing(rollout, step, step)).get(step, [])
+    owner = yield from lineage.owner(rollout, step)
+    marks: list[people.Bookmark] = []
+    notes: list[people.Note] = []
+    for one in dict.fromkeys((owner, rollout)):
+        marks += [mark for mark in (yield from people.bookmarks(one)) if mark.step == step]
+        notes += [note for note in (yield from people.notes(one)) if note.step == step]
+    return Beside(tuple(given), tuple(marks), tuple(notes))
 
 
 class _Task(msgspec.Struct, frozen=True):

@@ -5,6 +5,9 @@ They hold what one line shows and nothing else; the whole of a step is read when
 
 from typing import NamedTuple
 
+from houston_shared.store.queries.people import Bookmark, Note
+from houston_shared.store.queries.verdicts import Given
+
 
 class StepRow(NamedTuple):
     """One step as its folded line shows it; columns of `steps`, then what is joined to them."""
@@ -27,5 +30,23 @@ class StepRow(NamedTuple):
     """Files that it changed."""
     added: int
     removed: int
+    verdict: str
+    """Source and 1 for keep or 0 for mask, e.g. `human0`; of the highest source, empty for none."""
+    marked: int
+    """1 with somebody's bookmark."""
     thought: str
     """The first words of its thought."""
+    noted: bool = False
+    """Whether somebody left a note on it."""
+
+
+class Beside(NamedTuple):
+    """What people and judges said of one step: what an unfolded step shows beside its own words."""
+
+    verdicts: tuple[Given, ...] = ()
+    """The source that counts first."""
+    bookmarks: tuple[Bookmark, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+NOTHING = Beside()

@@ -19,7 +19,8 @@ from houston_console.app.drawing.lines import (
     width_of,
     wrap,
 )
-from houston_console.app.transcript.records import StepRow
+from houston_console.app.transcript import margin
+from houston_console.app.transcript.records import NOTHING, Beside, StepRow
 from houston_console.headless.spoken import score
 from houston_shared.records import Call, Delivered, FileChange, Result, StepRecord
 from houston_shared.safe_text import SafeText, safe
@@ -49,7 +50,7 @@ def folded(row: StepRow, width: int, unfolded: bool = False) -> Line:
 
 
 def _flags(row: StepRow) -> list[Span]:
-    """Four columns, each flag in its own, so that the eye runs down a column."""
+    """A column for each flag, so that the eye runs down it."""
     signals = [one for one in row.attention.split(",") if one and one != "error"]
     worst = span(ERROR, "error") if row.errors else span(ATTENTION if signals else " ", "warning")
     return [
@@ -57,6 +58,8 @@ def _flags(row: StepRow) -> list[Span]:
         span(GUIDANCE if row.guided else " ", "guidance"),
         span(SCORE if row.score is not None else " ", "score"),
         span(FORK if row.forked else " ", "fork"),
+        margin.mark(row),
+        *margin.verdict(row),
         span(" "),
     ]
 
@@ -96,8 +99,9 @@ def head_lines(instructions: str, system: str, width: int) -> list[Line]:
     return [*found, ()]
 
 
-def unfolded(row: StepRow, record: StepRecord, width: int) -> list[Line]:
-    """Everything of a step: its folded line, thought, calls with results, guidance, files."""
+def unfolded(row: StepRow, record: StepRecord, width: int, beside: Beside = NOTHING) -> list[Line]:
+    """Everything of a step: its folded line, thought, calls with results, guidance, files, and
+    what people and judges said of it."""
     found = [folded(row, width, True)]
     sample = record.sample
     if sample.thought.strip():
@@ -117,6 +121,8 @@ def unfolded(row: StepRow, record: StepRecord, width: int) -> list[Line]:
         found += guidance_lines(message, width)
     if record.observation is not None:
         found += _files(record.observation.files, record.observation.more_files, width)
+        found += margin.signals(record.observation, width)
+    found += margin.beside(beside, width)
     for mark in record.aside:
         found += block(f"{ATTENTION} {aside.said(mark)}", width, "warning", _INDENT)
     return [*found, *_facts(record, width), ()]

@@ -23,7 +23,7 @@ from houston_console.app.transcript import rows
 from houston_console.app.transcript.fold import Folds
 from houston_console.app.transcript.pages import Pages
 from houston_console.app.transcript.plans import Opening
-from houston_console.app.transcript.records import StepRow
+from houston_console.app.transcript.records import Beside, StepRow
 from houston_shared.errors import HoustonError
 from houston_shared.records import StepRecord
 
@@ -45,6 +45,10 @@ class Source(Protocol):
 
     async def opening(self) -> Opening:
         """Row 0."""
+    async def beside(self, step: int) -> Beside:
+        """What people and judges said of one step."""
+        ...
+
         ...
 
 
@@ -299,7 +303,9 @@ class TranscriptView(LineView):
         found, record = self.pages.row(row), await source.record(row)
         if found is None or record is None:
             return []
-        return await asyncio.to_thread(rows.unfolded, found, record, width)
+        return await asyncio.to_thread(
+            rows.unfolded, found, record, width, await source.beside(row)
+        )
 
     def _place(self, row: int, lines: list[Line]) -> None:
         """An unfolded step was wrapped: what is below the top of the screen stays where it is."""
