@@ -52,7 +52,16 @@ async def test_a_failing_evaluator_costs_no_submission(
     assert result.fields["overall_score"] is None
     assert says in result.text
     assert "No submission was used; 2 submissions left" in result.text
-    assert "42" not in result.text
+    assert "42" not in result.text and "great work" not in result.text
+
+
+async def test_what_an_evaluator_prints_besides_a_score_is_for_people(
+    make_station: MakeStation,
+) -> None:
+    station = await make_station("print('great work!')")
+    result = await station("eval")
+    assert "It printed: great work!" in result.fields["detail"]
+    assert "great work" not in result.text
 
 
 async def test_what_an_evaluator_says_on_stderr_is_for_people(make_station: MakeStation) -> None:

@@ -23,4 +23,4 @@ def test_the_manuals_task_can_be_tried(station: Station) -> None:
     solution = station.json("task", "validate", "mean", "--run", "mean/solution")[0]["evaluation"]
     assert "overall_score: 100 of 100" in solution
     refused = station.run("task", "validate", "mean", "--run", "mean/words", code=1).stdout
-    assert "holds no number" in refused and "No submission was used" in refused
+    assert "wrong: out/mean.txt holds no number" in refused and "No submission was" in refused

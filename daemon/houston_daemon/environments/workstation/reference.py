@@ -20,7 +20,7 @@ from houston_daemon.environments.workstation.catalog import ACTIONS
 _INTRODUCTION = """\
 # Actions of the workstation
 
-The other environments follow at the end: search_qa, python, scienceworld and textworld, http and mcp.
+Those of search_qa, python, scienceworld, textworld, http and mcp follow at the end.
 Written by `python -m houston_daemon.environments.workstation.reference docs/actions.md`; do not
 edit. A task may offer a part of them (`tools`) and sets the longest `sleep`
 (`[budget] sleep_seconds`). A call with an unknown, missing or wrong argument is not run: its

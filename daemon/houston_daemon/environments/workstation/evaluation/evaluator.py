@@ -100,11 +100,8 @@ class Evaluation:
     async def _checked(self, attempt: "Attempt") -> Scored | None:
         """What is wrong with the form of the work; None when it can be scored."""
         evaluate = self._task.evaluate
-        done = await self._spawn(attempt, links.FIND, str(self._folder), *self._seen())
-        if done.exit_code is None:
-            return self._ended(done, attempt)
-        if error := links.said(done.stdout):
-            return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
+        if led := await self._led_astray(attempt):
+            return led
         if evaluate.required:
             done = await self._spawn(attempt, _MISSING, *evaluate.required)
             missing = done.stdout.decode(errors="replace").split("\0")[:-1]
@@ -130,6 +127,19 @@ class Evaluation:
         detail = str(safe(done.stderr[-_DETAIL:]))
         return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
 
+    async def _led_astray(self, attempt: "Attempt") -> Scored | None:
+        """What is wrong with links of the workspace; None where they lead nowhere special."""
+        words = (str(self._folder), *self._seen())
+        done = await self._run(attempt, links.SECONDS, links.FIND, *words)
+        if done.exit_code is None and attempt.interrupted.is_set():
+            return self._ended(done, attempt)
+        if done.exit_code != 0:
+            detail = str(safe(done.stderr[-_DETAIL:]))
+            error = "The links of the workspace could not be looked at, so nothing was scored."
+            return self._failed(error, attempt.standing, 0.0, detail)
+        error = links.said(done.stdout)
+        return self._failed(error, attempt.standing, 0.0, "", "format") if error else None
+
     def _seen(self) -> list[str]:
         """Parts of the task's folder that are mapped for the agent, too: an environment has links
         to its own Python, and so have those that are made of it."""
@@ -138,17 +148,22 @@ class Evaluation:
         return [str(path) for path in paths if path.is_relative_to(self._folder)]
 
     async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> Finished:
-        """Run a script shut in with task folder and workspace, within the attempt's time."""
-        done = await self._host.spawn(
+        """Run a script within the attempt's time."""
+        left = max(0.1, attempt.seconds - attempt.seconds_used)
+        done = await self._run(attempt, left, script, *words)
+        attempt.seconds_used += done.seconds
+        return done
+
+    async def _run(self, attempt: "Attempt", seconds: float, script: str, *words: str) -> Finished:
+        """Run a script shut in with task folder and workspace."""
+        return await self._host.spawn(
             ["/bin/bash", "-c", script, "evaluate", *words],
-            seconds=max(0.1, attempt.seconds - attempt.seconds_used),
+            seconds=seconds,
             writable=False,
             extra_read=[self._folder],
             stop=attempt.interrupted,
             output_limit=_OUTPUT,
         )
-        attempt.seconds_used += done.seconds
-        return done
 
     def _ended(self, done: Finished, attempt: "Attempt") -> Scored:
         """The observation of an evaluation that was cut short."""
@@ -171,6 +186,7 @@ class Evaluation:
             score, metrics = read_score(done.stdout, done.cut, evaluate)
         except Malformed as problem:
             error = f"The evaluator gave no valid score: {problem}."
+            detail = f"{detail}\nIt printed: {safe(done.stdout[:_DETAIL])}".strip()
             return self._failed(error, standing, seconds, detail, "format")
         return Scored(
             overall_score=score,
