@@ -6,11 +6,13 @@ names that folder for whoever stands there. Links that lead elsewhere lead to wh
 too, and are none of them. A link that a running session lays later is not seen here.
 """
 
+SECONDS = 600.0
+"""Longest look; it is not the evaluator's time."""
 MOST = 10
 """Links that are named."""
 
 FIND = (
-    'cd -- "$1" && here=$(pwd -P) || exit; seen=();'
+    'type find xargs realpath head >/dev/null && cd -- "$1" && here=$(pwd -P) || exit 1; seen=();'
     ' for one in "${@:2}"; do seen+=("$(realpath -m -- "$one")"); done;'
     ' own() { local one; for one in "${seen[@]}"; do'
     ' case "$1" in "$one"|"$one"/*) return 1;; esac; done;'
@@ -22,8 +24,8 @@ FIND = (
     ' own "$(realpath -m -- "$link")" && printf "%s\\0" "${link#"$WORKSPACE"/}"; done'
     f" | head -zn {MOST + 1}"
 )
-"""Bash: prints such links, each with a NUL behind it; `$1` is the task's folder, and the words
-after it are parts of it that the agent sees, too.
+"""Bash: prints such links, each with a NUL behind it, and ends with 0. `$1` is the task's folder,
+and the words after it are parts of it that the agent sees, too.
 
 All are resolved by one process; only where that finds something each is asked for by itself."""
 
