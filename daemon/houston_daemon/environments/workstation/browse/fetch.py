@@ -187,11 +187,12 @@ def normal(address: str) -> str:
         address = f"https://{address}"
     try:
         url = httpx.URL(address).copy_with(fragment=None)
+        host = url.host  # read out here: httpx reads no name that IDNA forbids, and raises
     except (httpx.InvalidURL, ValueError, UnicodeError):
         raise Unfetched(f"{address[:200]!r} is no address of a page.") from None
     if url.scheme not in ("http", "https"):
         raise Unfetched(f"{url.scheme}: addresses are not fetched, only http and https.")
-    if not url.host:
+    if not host:
         raise Unfetched(f"{address[:200]!r} names no host.")
     return str(url)
 
