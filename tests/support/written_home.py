@@ -7,6 +7,7 @@ from typing import Any
 from houston_daemon.recorder.disk import blobs, head_file
 from houston_daemon.recorder.disk.connection import open_writer
 from houston_daemon.recorder.steps.journal import Body, Journal, Key, body
+from houston_shared.clock import now_us
 from houston_shared.home import Home
 from houston_shared.records import (
     Call,
@@ -26,6 +27,7 @@ from houston_shared.store.bodies import (
     StoredSample,
     StoredSpec,
 )
+from houston_shared.store.queries.looking import Look
 
 
 def sample(thought: str = "think", **fields: Any) -> SampleBody:
@@ -101,7 +103,7 @@ class WrittenHome:
 
     def rollout(self, name: str, task: str = "count-words", **options: Any) -> str:
         """A task and a running rollout of it. options: columns of `rollouts`, or
-        `thoughts` and `host_root`."""
+        `seed`, `thoughts` and `host_root`."""
         definition = TaskRecord(
             name=task,
             folder="/tasks",
@@ -116,6 +118,7 @@ class WrittenHome:
             engine="script:x",
             engine_settings={},
             policy="policy@1",
+            seed=options.pop("seed", 0),
             thoughts=options.pop("thoughts", "keep"),
             host_root=options.pop("host_root", ""),
             by="person:ada",
@@ -168,6 +171,12 @@ class WrittenHome:
         """Queued guidance; returns its seq."""
         values: dict[str, Any] = {"author": "ada", "mode": "next", **fields}
         return self.event(Key(rollout), "guidance", GuidanceQueued(id=id, text=text, **values))
+
+    def look(self, rollout: str, name: str, **fields: Any) -> None:
+        """A person who looked at a rollout until now. fields: columns of `looks`."""
+        numbers = dict.fromkeys(Look.__struct_fields__, 0)
+        now = {"first": now_us(), "last": now_us(), "here": 1, "visits": 1, "visit_at": now_us()}
+        self.insert("looks", **{**numbers, **now, "rollout": rollout, "name": name, **fields})
 
     def deliver(self, rollout: str, step: int, *ids: str) -> None:
         self.event(Key(rollout, step), "delivery", Delivery(ids=ids))

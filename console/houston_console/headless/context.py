@@ -1,12 +1,12 @@
-"""`houston context R STEP`: exactly what the model got at a step."""
+"""`houston context R STEP` (or R@STEP): exactly what the model got at a step."""
 
 import argparse
 
 from houston_console.headless import options
 from houston_console.headless.page import Page
-from houston_shared import out
+from houston_shared import out, permalink
 from houston_shared.config import Loaded
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import context
 from houston_shared.store.context import ContextView
 from houston_shared.store.queries import archived, rollouts
@@ -15,8 +15,10 @@ from houston_shared.store.reader import Reader
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, `--attempt`, `--tokens`, `--json`."""
-    options.rollout(parser)
-    parser.add_argument("step", type=options.positive, metavar="STEP", help="its number, from 1")
+    options.place(parser)
+    parser.add_argument(
+        "step", type=options.positive, nargs="?", metavar="STEP", help="its number, from 1"
+    )
     parser.add_argument(
         "--attempt", type=options.positive, metavar="N", help="an attempt that was replaced"
     )
@@ -26,11 +28,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Print the text on stdout, and on stderr what it is."""
+    place = permalink.split(arguments.rollout)
+    step = arguments.step or place.first
+    if not step or (arguments.step and place.first):
+        raise HoustonError("Name one step.", "", "houston context R@STEP", ExitCode.USAGE)
     with Reader(loaded.home) as reader:
-        rollout = reader.run(rollouts.resolve(arguments.rollout))
+        rollout = reader.run(rollouts.resolve(place.rollout))
         if told := reader.run(archived.sentence(rollout)):
             out.note(told)
-        view = context.context_at(reader, rollout, arguments.step, arguments.attempt)
+        view = context.context_at(reader, rollout, step, arguments.attempt)
     if arguments.json:
         out.json_line(context.as_json(view))
         return int(ExitCode.DONE)

@@ -59,6 +59,25 @@ def deed(entry: Entry) -> bool:
     return entry.event.kind != "state" or by.startswith("person:") or "erased" in entry.fields
 
 
+def wrong(entry: Entry) -> bool:
+    """Whether something went wrong: a failed call, no action, a signal, a failure."""
+    fields = entry.fields
+    match entry.event.kind:
+        case "result":
+            return not fields.get("success", True)
+        case "sample":
+            return bool(fields.get("malformed"))
+        case "observation":
+            return bool(fields.get("attention"))
+        case "fork":
+            return bool(fields.get("mechanical"))
+        case "state":
+            by = str(fields.get("by", ""))
+            stopped = fields.get("state") == "paused" and not by.startswith("person:")
+            return stopped or fields.get("state") == "failed"
+    return False
+
+
 def verified(entry: Entry) -> bool:
     """Whether the name is the kernel's word."""
     return bool(entry.fields.get("verified", True))

@@ -35,6 +35,16 @@ def rollout(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
         parser.add_argument("rollout", metavar="R", help=said)
 
 
+def place(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:
+    """`R@STEP` and the like, to be read with `permalink.split`."""
+    parser.add_argument(
+        "rollout",
+        metavar="R",
+        help="rollout: its id, or a unique beginning or ending of it; a step of it is written"
+        f" R@{steps}, as the console copies it",
+    )
+
+
 def as_json(parser: argparse.ArgumentParser, what: str) -> None:
     """`--json`."""
     parser.add_argument("--json", action="store_true", help=what)

@@ -1,10 +1,10 @@
-"""`houston rollout branch R --at STEP`: a sibling that goes on from after one of its steps."""
+"""`houston rollout branch R --at STEP`, or R@STEP: a sibling that goes on from after a step."""
 
 import argparse
 import uuid
 
 from houston_console.headless import asking, options
-from houston_shared import out
+from houston_shared import out, permalink
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.guidance_id import new_id
@@ -15,9 +15,9 @@ from houston_shared.wire import Branch
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--at`, `--guidance`, `--as`, `--json`."""
-    options.rollout(parser)
+    options.place(parser)
     parser.add_argument(
-        "--at", type=options.positive, required=True, metavar="STEP", help="last step both share"
+        "--at", type=options.positive, metavar="STEP", help="last step both share; or R@STEP"
     )
     parser.add_argument(
         "--guidance", default="", metavar="TEXT", help="for the first observation of the branch"
@@ -33,13 +33,21 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         raise HoustonError(
             "There is no text to say.", "No branch was started.", code=ExitCode.USAGE
         )
+    place = permalink.split(arguments.rollout)
+    if bool(arguments.at) == bool(place.first):
+        raise HoustonError(
+            "Name one step to branch at.",
+            "No branch was started.",
+            "houston rollout branch R@STEP",
+            ExitCode.USAGE,
+        )
     reader = Reader(loaded.home)
-    one = asking.meant(reader, arguments.rollout)
+    one = asking.meant(reader, place.rollout)
     reader.close()
     message = Branch(
         request=uuid.uuid4().hex,
         rollout=one.id,
-        step=arguments.at,
+        step=arguments.at or place.first,
         id=new_id() if text else "",
         text=text,
         claimed=asking.speaker(arguments, loaded),

@@ -1,62 +1,88 @@
-"""`houston rollout list`: all rollouts, the newest first."""
+"""`houston rollout list`: all rollouts, who needs a person most first."""
 
 import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from typing import get_args
 
 import msgspec
 
-from houston_console.headless import full_disk, gpu_waits, options
+from houston_console.headless import options, standing_now
 from houston_console.headless.page import GAP, Page, Span, span
 from houston_console.headless.spoken import cut, duration, score, standing
 from houston_shared import out
-from houston_shared.clock import iso
+from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
+from houston_shared.need import Need, ordered
+from houston_shared.person import myself
 from houston_shared.records import RolloutState
 from houston_shared.store import last_known, views
-from houston_shared.store.queries import archived, attention, rollouts
+from houston_shared.store.queries import archived, home, rollouts
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.reader import Reader
 
 REASON = 60
 """Characters of a reason where there is no terminal whose width would decide; --json has all."""
 DOING = 40
-"""Characters of what the worker does now, and of the signals of the last steps."""
+"""Characters of what the worker does now, and of why somebody is needed."""
+SCORES = ("best#", "last#")
+TITLES = (
+    "rollout",
+    "task",
+    "steps#",
+    "new#",
+    *SCORES,
+    "active#",
+    "need",
+    "people",
+    "doing",
+    "state",
+)
+
+RARE = ("new#", "people", "doing")
+"""Columns that are left out where they are empty."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`--task`, `--state`, `--json`."""
+    """`--task`, `--state`, `--by-task`, `--json`."""
     parser.add_argument("--task", default="", metavar="NAME", help="only rollouts of this task")
     states = get_args(RolloutState)
     parser.add_argument("--state", default="", choices=states, help="only rollouts in this state")
+    parser.add_argument(
+        "--by-task", action="store_true", help="task by task, that with the most need first"
+    )
     options.as_json(parser, "one JSON line a rollout")
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """List them."""
+    me = myself(loaded.config.console.name)
+    plan = home.standings(me, 0, arguments.task, arguments.state, bodies=arguments.json)
     with Reader(loaded.home) as reader:
-        found = reader.run(rollouts.all_rollouts(arguments.task, arguments.state))
-        archives = reader.run(archived.all_places()) if found else {}
-        marked = reader.run(attention.recent(states=attention.ALIVE, reasons=arguments.json))
+        stands = reader.run(plan)
+        archives = reader.run(archived.all_places()) if stands else {}
         stood = last_known.as_of(reader)
-    found = gpu_waits.as_it_is(full_disk.as_it_is(found, loaded.home), loaded.home)
+    found = ordered(standing_now.as_it_is(stands, loaded.home), now_us())
+    if arguments.by_task:
+        found = _by_task(found)
     if arguments.json:
         for one in found:
-            archive = {"archive": archives[one.id]} if one.id in archives else {}
-            needs = views.attention(attention.need(marked.get(one.id, [])))
+            id = one.standing.rollout.id
+            archive = {"archive": archives[id]} if id in archives else {}
             as_of = {"as_of": stood and iso(stood)}
-            out.json_line({**views.rollout(one), **needs, **archive, **as_of})
+            out.json_line(
+                {**views.rollout(one.standing.rollout), **views.need(one), **archive, **as_of}
+            )
     elif found:
-        scores = ("best#", "last#")
-        titles = ("rollout", "task", "steps#", *scores, "active#", "attention", "doing", "state")
         page = Page()
-        rows = [_row(one, marked.get(one.id, [])) for one in found]
-        room = _room(page, titles, rows)
-        states = [_state(one, room, one.id in archives) for one in found]
-        page.table(titles, [(*row, state) for row, state in zip(rows, states, strict=True)])
+        tables = groupby(found, _task) if arguments.by_task else [("", iter(found))]
+        for number, (task, needs) in enumerate(tables):
+            if task:
+                page.line("\n" if number else "", span(task, "name"))
+            _table(page, list(needs), archives)
         if stood:
             out.note(last_known.sentence(stood))
     elif arguments.task or arguments.state:
@@ -66,19 +92,58 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _row(one: Rollout, marked: list[attention.Marked]) -> tuple[Span, ...]:
+def _task(one: Need) -> str:
+    return one.standing.rollout.task
+
+
+def _by_task(found: list[Need]) -> list[Need]:
+    """Tasks in the order of their neediest rollout; within one as before."""
+    first = {task: number for number, task in reversed(list(enumerate(map(_task, found))))}
+    return sorted(found, key=lambda one: first[_task(one)])
+
+
+def _table(page: Page, found: list[Need], archives: dict[str, str]) -> None:
+    rows = [_row(one) for one in found]
+    # A column that nobody fills only takes room.
+    used = [
+        n
+        for n, title in enumerate(TITLES[:-1])
+        if title not in RARE or any(row[n].text for row in rows)
+    ]
+    titles = [*(TITLES[n] for n in used), TITLES[-1]]
+    rows = [tuple(row[n] for n in used) for row in rows]
+    room = _room(page, titles, rows)
+    states = [
+        _state(one.standing.rollout, room, one.standing.rollout.id in archives) for one in found
+    ]
+    page.table(titles, [(*row, state) for row, state in zip(rows, states, strict=True)])
+
+
+def _row(need: Need) -> tuple[Span, ...]:
+    stands, one = need.standing, need.standing.rollout
+    held = stands.holding.holder if stands.holding else ""
+    people = [f"{held} holds it"] if held else []
+    people += [look.name for look in stands.lookers]
     return (
         span(one.id, "name"),
         span(
             f"{one.task} (branch of {one.parent} at {one.parent_step})" if one.parent else one.task
         ),
         span(one.steps),
+        span("" if stands.new_steps is None else f"+{stands.new_steps}"),
         span(score(one.best_score)),
         span(score(one.last_score)),
         span(duration(one.active_us / 1_000_000)),
-        span(cut(", ".join(attention.need(marked)), DOING), "bad"),
+        span(cut(_why(need), DOING), "bad"),
+        span(cut(", ".join(people), DOING), "person"),
         span("" if rollouts.stands(one) else cut(one.activity, DOING)),
     )
+
+
+def _why(need: Need) -> str:
+    """The reasons that the other columns do not say already."""
+    said = ("paused", "engine", "waiting", "gpu", "failed")
+    return "; ".join(one.text for one in need.reasons if one.kind not in said)
 
 
 def _state(one: Rollout, room: int | None, archived: bool) -> Span:

@@ -6,22 +6,24 @@ from typing import Any
 
 import msgspec
 
-from houston_console.headless import full_disk, gpu_waits, options
+from houston_console.headless import options, standing_now
 from houston_console.headless.page import Page, span
 from houston_console.headless.spoken import duration, local_of, score, standing
 from houston_shared import out
-from houston_shared.clock import iso, local
+from houston_shared.clock import iso, local, now_us
 from houston_shared.config import Loaded
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.need import Standing, weigh
+from houston_shared.person import Person, myself
 from houston_shared.records import ENDED
 from houston_shared.store import last_known, views
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import (
     archived,
     aside,
-    attention,
     cleaned,
     guidance,
+    home,
     progress,
     rollouts,
     world,
@@ -40,9 +42,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Show it."""
     with Reader(loaded.home) as reader:
-        one, facts, scores = reader.run(_read(arguments.rollout))
+        stands, facts, scores = reader.run(_read(arguments.rollout, _me(loaded)))
         stood = last_known.as_of(reader)
-    (one,) = gpu_waits.as_it_is(full_disk.as_it_is([one], loaded.home), loaded.home)
+    (stands,) = standing_now.as_it_is([stands], loaded.home)
+    need, one = weigh(stands, now_us()), stands.rollout
+    facts |= views.need(need)
     if arguments.json:
         line = {**views.rollout(one), **facts, "scores": _scores(scores)}
         out.json_line({**line, "as_of": stood and iso(stood)})
@@ -53,8 +57,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
+def _me(loaded: Loaded) -> Person:
+    return myself(loaded.config.console.name)
+
+
+def _read(name: str, person: Person) -> Plan[tuple[Standing, dict[str, Any], list[Evaluation]]]:
     one = yield from rollouts.rollout(name)
+    (stands,) = yield from home.standings(person, rollout=one.id)
     drifts = yield from progress.drifts(one.id)
     said = yield from guidance.of_rollout(one.id)
     waiting = sum(each.state == "queued" for each in said)
@@ -63,11 +72,10 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
     archive = yield from archived.place(one.id)
     freed = yield from cleaned.of(one.id)
     losses = aside.losses((yield from aside.holes(one.id)))
-    marked = yield from attention.recent(states=attention.ALIVE, rollout=one.id)
     facts = {
+        "seed": (yield from _seed(one)),
         "drift": drifts,
         "guidance": {"queued": waiting, "delivered": delivered},
-        **views.attention(attention.need(marked.get(one.id, []))),
         "workspace": workspace,
         "limited_by": _limited_by(one.id, workspace),
         "archive": archive,
@@ -76,7 +84,15 @@ def _read(name: str) -> Plan[tuple[Rollout, dict[str, Any], list[Evaluation]]]:
             {"repair": loss.repair, "events": loss.events, "steps": loss.steps} for loss in losses
         ],
     }
-    return one, facts, (yield from world.evaluations(one.id))
+    return stands, facts, (yield from world.evaluations(one.id))
+
+
+def _seed(one: Rollout) -> Plan[int | None]:
+    """What chose its world, its question and its samples; None where that was erased."""
+    try:
+        return (yield from rollouts.spec(one)).seed
+    except HoustonError:
+        return None
 
 
 def _limited_by(rollout: str, workspace: str | None) -> str:
@@ -95,6 +111,14 @@ def _freed(one: cleaned.Cleaning | None) -> dict[str, Any] | None:
         return None
     fields = {"bytes": one.body.bytes, "snapshots": one.body.snapshots, "left": one.body.left}
     return {"at": iso(one.at), "by": one.body.by, **fields, "said": cleaned.said(one)}
+
+
+def _claim(held: dict[str, Any] | None) -> str:
+    if held is None:
+        return ""
+    who = f"held by {held['holder']}" if held["holder"] else "held by nobody"
+    note = f"; note by {held['note_by']}: {held['note']}" if held["note"] else ""
+    return f"{who} since {local_of(held['since'])}{note}"
 
 
 def _cleaned(freed: dict[str, Any] | None) -> str:
@@ -128,6 +152,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
     lines = {
         "task": one.task,
         "engine": " ".join(filter(None, (one.engine, one.policy))),
+        "seed": "" if facts["seed"] is None else str(facts["seed"]),
         "started": local(one.created_at),
         "newest": f"{local(one.updated_at)}{f', now {one.activity}' if one.activity else ''}",
         "steps": f"{one.steps} ({drift or 'none'}); {one.errors} with errors; {one.forks} forks",
@@ -137,6 +162,8 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
         "attention": "; ".join(": ".join(filter(None, each)) for each in needs.items()),
+        "claim": _claim(facts["claim"]),
+        "people": f"{', '.join(facts['looking'])} looking" if facts["looking"] else "",
         "workspace": facts["workspace"] or "",
         "cleaned": _cleaned(facts["cleaned"]),
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",

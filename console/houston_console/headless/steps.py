@@ -1,4 +1,4 @@
-"""`houston steps R`: the steps of a rollout; with -f as they are closed."""
+"""`houston steps R`, R@STEP or R@STEP-STEP: the steps of a rollout; with -f as they close."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from houston_console.headless import options, printed, spoken_step
 from houston_console.headless.following import Following
 from houston_console.headless.page import Page
-from houston_shared import out
+from houston_shared import out, permalink
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.records import ENDED, StepRecord
@@ -32,7 +32,7 @@ Show = Callable[[list[StepRecord], Verdicts], None]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--printed`, `--json`."""
-    options.rollout(parser)
+    options.place(parser, "STEP, R@STEP-STEP")
     number = options.positive
     parser.add_argument(
         "--from", dest="first", type=number, default=1, metavar="N", help="first step (1)"
@@ -51,8 +51,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Show closed steps, oldest first."""
+    place = permalink.split(arguments.rollout)
+    if place.first:
+        arguments.first = max(arguments.first, place.first)
+        arguments.last = min(arguments.last, place.last)
     with Reader(loaded.home) as reader:
-        one = reader.run(rollouts.rollout(arguments.rollout))
+        one = reader.run(rollouts.rollout(place.rollout))
         if told := reader.run(archived.sentence(one.id)):
             out.note(told)
         for loss in aside.losses(reader.run(aside.holes(one.id))):

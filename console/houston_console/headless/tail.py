@@ -5,30 +5,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from houston_console.headless import entry, options
+from houston_console.headless import entry, options, tail_reading
 from houston_console.headless.entry import Entry
 from houston_console.headless.following import Following
 from houston_console.headless.page import Page, span
+from houston_console.headless.tail_reading import Wanted
 from houston_shared import out
 from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.flags import whole
 from houston_shared.records import ENDED
-from houston_shared.store.plan import Plan
-from houston_shared.store.queries import progress, rollouts
+from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
 
-PAGE = 200
-"""Events of one read."""
 WIDTH = 300
 """Characters of an event's text on its line; --json has all of it."""
+PEOPLE = ("guidance", "edit", "withdraw", "reorder", "bookmark", "verdict", "claim")
+"""Kinds whose line begins with who did it."""
 TONES = {"guidance": "person", "edit": "person", "withdraw": "person", "delivery": "person",
          "sample": "", "result": "dim", "observation": "dim", "state": "name"}  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `-f`, `-n`, `--kind`, `--json`."""
+    """`R`, `-f`, `-n`, `--rollout`, `--task`, `--kind`, `--errors`, `--json`."""
     options.rollout(parser, optional=True)
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on as events are stored, until R ends"
@@ -37,108 +37,79 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "-n", type=whole(), default=20, metavar="N", help="begin with the last N (20)"
     )
     parser.add_argument(
+        "--rollout",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="R",
+        help="only of this rollout (may be given again)",
+    )
+    parser.add_argument(
+        "--task", default="", metavar="NAME", help="only of this task's rollouts, later ones too"
+    )
+    parser.add_argument(
         "--kind",
         action="append",
         choices=entry.TOLD,
         metavar="KIND",
         help=f"only these (may be given again): {', '.join(entry.TOLD)}",
     )
+    parser.add_argument(
+        "--errors",
+        action="store_true",
+        help="only what went wrong: failed calls, no action, signals, failures, forced pauses",
+    )
     options.as_json(parser, "one JSON line an event")
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    """Print what is there, and with -f what comes, until the rollout ends or interrupted."""
-    kinds = tuple(arguments.kind or entry.TOLD)
+    """Print what is there, and with -f what comes, until the rollouts end or interrupted."""
     page = Page()
     with Reader(loaded.home) as reader:
-        rollout = reader.run(rollouts.resolve(arguments.rollout)) if arguments.rollout else ""
+        wanted = _wanted(arguments, reader)
         if not arguments.follow:
-            _show(page, arguments.json, reader.run(_newest(rollout, kinds, arguments.n))[0])
+            _show(page, arguments.json, reader.run(tail_reading.newest(wanted, arguments.n))[0])
             return int(ExitCode.DONE)
         with Following(loaded.home, reader) as following:
             # Looked at before its events are: nothing that ended it is left out.
-            ended = _ended(following, rollout)
-            found, seq = following.read(lambda: _newest(rollout, kinds, arguments.n))
+            ended = _ended(following, wanted)
+            found, seq = following.read(lambda: tail_reading.newest(wanted, arguments.n))
             _show(page, arguments.json, found)
             while not ended:
                 following.wait()
-                ended = _ended(following, rollout)
-                seq = _catch_up(
-                    following, rollout, kinds, seq, partial(_show, page, arguments.json)
-                )
-    out.note(f"{rollout} has ended.")
+                ended = _ended(following, wanted)
+                seq = _catch_up(following, wanted, seq, partial(_show, page, arguments.json))
+    many = len(wanted.rollouts) > 1
+    out.note(f"{', '.join(wanted.rollouts)} {'have' if many else 'has'} ended.")
     return int(ExitCode.DONE)
 
 
-def _ended(following: Following, rollout: str) -> bool:
-    """Whether nothing comes any more; of all rollouts together something always may."""
-    return bool(rollout) and following.read(lambda: rollouts.rollout(rollout)).state in ENDED
+def _wanted(arguments: argparse.Namespace, reader: Reader) -> Wanted:
+    names = [name for name in (arguments.rollout, *arguments.more) if name]
+    ids = dict.fromkeys(reader.run(rollouts.resolve(name)) for name in names)
+    kinds = tuple(dict.fromkeys(arguments.kind or entry.TOLD))
+    return Wanted(tuple(ids), arguments.task, kinds, arguments.errors)
 
 
-def _catch_up(
-    following: Following,
-    rollout: str,
-    kinds: tuple[str, ...],
-    after: int,
-    show: Callable[[list[Entry]], None],
-) -> int:
-    """Show everything after a sequence, a page at a time; returns the newest."""
-    while True:
-        found, after = following.read(partial(_since, rollout, kinds, after))
-        show(found)
-        if len(found) < PAGE:
-            return after
-
-
-def _newest(rollout: str, kinds: tuple[str, ...], count: int) -> Plan[tuple[list[Entry], int]]:
-    """The last events, and the sequence after which the next ones are."""
-    last = yield from progress.last_seq()
-    headers = yield from progress.newest(count, rollout, kinds)
-    found = yield from _entries(headers[0].seq, last, rollout, kinds) if headers else _none()
-    if rollout and len(headers) < count:
-        found = (yield from _shared(rollout, kinds, count - len(headers))) + found
-    return found, last
-
-
-def _shared(rollout: str, kinds: tuple[str, ...], count: int) -> Plan[list[Entry]]:
-    """The last events of the past that a branch shares, as those of the rollouts that have it."""
-    found: list[Entry] = []
-    one = yield from rollouts.rollout(rollout)
-    while one.parent and count:
-        origin = (yield from rollouts.spec(one)).origin
-        if origin is None:
-            break
-        headers = yield from progress.until(origin.seq, one.parent, count, kinds)
-        if headers:
-            ends = (headers[0].seq, headers[-1].seq)
-            found = (yield from _entries(*ends, one.parent, kinds)) + found
-        count -= len(headers)
-        one = yield from rollouts.rollout(one.parent)
-    return found
-
-
-def _since(rollout: str, kinds: tuple[str, ...], after: int) -> Plan[tuple[list[Entry], int]]:
-    headers = yield from progress.since(after, rollout, PAGE, kinds)
-    if not headers:
-        return [], after
-    last = headers[-1].seq
-    return (yield from _entries(headers[0].seq, last, rollout, kinds)), last
-
-
-def _entries(first: int, last: int, rollout: str, kinds: tuple[str, ...]) -> Plan[list[Entry]]:
-    marks = ", ".join("?" * len(kinds))
-    within = "AND rollout = ?" if rollout else ""
+def _ended(following: Following, wanted: Wanted) -> bool:
+    """Whether nothing comes any more; of all rollouts together, or a task, something always may."""
+    ids = wanted.rollouts
     return (
-        yield from entry.entries(
-            f"seq BETWEEN ? AND ? AND kind IN ({marks}) {within} ORDER BY seq",
-            (first, last, *kinds, *([rollout] if rollout else [])),
-        )
+        bool(ids)
+        and not wanted.task
+        and all(following.read(partial(rollouts.rollout, id)).state in ENDED for id in ids)
     )
 
 
-def _none() -> Plan[list[Entry]]:
-    yield from ()
-    return []
+def _catch_up(
+    following: Following, wanted: Wanted, after: int, show: Callable[[list[Entry]], None]
+) -> int:
+    """Show everything behind a sequence, a page at a time; returns the newest."""
+    while True:
+        found, after, more = following.read(partial(tail_reading.since, wanted, after))
+        show(found)
+        if not more:
+            return after
 
 
 def _show(page: Page, json: bool, found: list[Entry]) -> None:
@@ -166,7 +137,7 @@ def as_json(one: Entry) -> dict[str, Any]:
 
 def _line(page: Page, one: Entry) -> None:
     event, text = one.event, " ".join(entry.said(one).split())
-    who = entry.who(one) if event.kind in ("guidance", "edit", "withdraw", "bookmark") else ""
+    who = entry.who(one) if event.kind in PEOPLE else ""
     text = text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
     page.line(
         span(f"{local(event.at)} ", "dim"),

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from houston_shared.clock import iso
+from houston_shared.need import Need
 from houston_shared.records import ENDED, Guidance
+from houston_shared.store.queries.attention import need as signals
+from houston_shared.store.queries.claims import Holding
+from houston_shared.store.queries.cost import Spent
 from houston_shared.store.queries.rollouts import Rollout, Task
 
 if TYPE_CHECKING:  # dataclasses take 2 ms that a list of rollouts does not pay
@@ -67,6 +71,51 @@ def rollout(one: Rollout) -> Json:
 def attention(need: Mapping[str, str]) -> Json:
     """What a line of `rollout list --json` has besides: signals of the last steps, and why."""
     return {"attention": list(need), "attention_reasons": dict(need)}
+
+
+def need(one: Need) -> Json:
+    """What a line of `rollout list --json` says of people: why it needs one, who is there.
+
+    `new_steps` is null for who was never there.
+    """
+    standing = one.standing
+    held, acted = standing.holding, standing.acted
+    return {
+        **attention(signals(list(standing.marked))),
+        "need": one.weight,
+        "reasons": [{"kind": r.kind, "text": r.text, "weight": r.weight} for r in one.reasons],
+        "looking": sorted({look.name for look in standing.lookers}),
+        "claim": claim(held) if held else None,
+        "new_steps": standing.new_steps,
+        "last_action": {"step": acted.step, "text": acted.text} if acted else None,
+    }
+
+
+def claim(one: Holding) -> Json:
+    """`claim R --json`: `holder` is null where nobody holds it."""
+    return {
+        "rollout": one.rollout,
+        "holder": one.holder or None,
+        "verified": one.verified,
+        "since": iso(one.since),
+        "note": one.note,
+        "note_by": one.note_by or None,
+        "note_at": iso(one.note_at) if one.note_at else None,
+    }
+
+
+def spent(rollout_id: str, one: Spent) -> Json:
+    """A line of `rollout people --json`."""
+    return {
+        "rollout": rollout_id,
+        "name": one.name,
+        "verified": one.verified,
+        "active_seconds": one.active_us / 1_000_000,
+        "looked_seconds": one.looked_us / 1_000_000,
+        "visits": one.visits,
+        "messages": one.messages,
+        "words": one.words,
+    }
 
 
 def guidance(one: Guidance) -> Json:

@@ -15,7 +15,7 @@ from houston_shared.records import (
     Head,
     ObservationBody,
 )
-from houston_shared.store.bodies import Bookmarked, StoredState
+from houston_shared.store.bodies import Bookmarked, Claimed, StoredState, VerdictGiven
 from houston_shared.task import load_task
 from tests.support.written_home import WrittenHome, sample
 from tests.unit.headless.conftest import Houston
@@ -56,6 +56,14 @@ def history(written: WrittenHome, text: str = "a.txt") -> None:
     written.event(Key("words-aaaa"), "state", paused)
 
 
+def people(written: WrittenHome, text: str) -> None:
+    """What people did to that rollout besides speaking."""
+    written.event(Key("words-aaaa"), "claim", Claimed(by=text, note=text))
+    judged = VerdictGiven(last=2, verdict="mask", by=text, reason=text)
+    written.event(Key("words-aaaa", 1), "verdict", judged)
+    written.look("words-aaaa", text)
+
+
 READING = {
     "task list": ("task", "list"),
     "rollout list": ("rollout", "list"),
@@ -65,6 +73,11 @@ READING = {
     "steps in full": ("steps", "words", "--full"),
     "context": ("context", "words", "2"),
     "search": ("search", "title OR"),
+    "verdict": ("verdict", "words"),
+    "bookmark": ("bookmark", "words"),
+    "since": ("since", "words"),
+    "rollout people": ("rollout", "people"),
+    "rollout compare": ("rollout", "compare", "words", "words"),
     "tail": ("tail",),
     "tail of one": ("tail", "words", "-n", "3"),
     "log": ("log",),
@@ -80,6 +93,7 @@ def test_hostile_text_never_reaches_a_terminal(
     case: str, json: bool, written: WrittenHome, houston: Houston
 ) -> None:
     history(written, HOSTILE)
+    people(written, HOSTILE)
     said = houston(*READING[case], *(["--json"] if json else []))
     assert said.code == 0
     assert said.out
@@ -94,12 +108,15 @@ def test_reading_works_while_the_daemon_is_down(
     case: str, written: WrittenHome, houston: Houston
 ) -> None:
     history(written, "title or")
+    people(written, "ben")
     said = houston(*READING[case])
     assert said.code == 0
     assert "daemon" not in said.out.replace("daemon started", "")
     told = said.err.startswith("No daemon runs: this is the state of ")
     assert told == (case in STATES), "a state may have changed, what was done has not"
-    assert told or "daemon" not in said.err
+    noted = "It is not noted that you were here" in said.err
+    assert noted == (case == "since")
+    assert told or noted or "daemon" not in said.err
 
 
 KEYS = {
@@ -140,7 +157,7 @@ def test_what_asks_for_a_person_is_shown_with_its_reason(
     )
     written.step("words-aaaa", 1, observation=seen)
     assert "attention: error_streak (3 steps went wrong)" in houston("steps", "words").out
-    assert "error_streak" in houston("rollout", "list").out
+    assert "error streak: 3 steps went wrong" in houston("rollout", "list").out
     for words in (("rollout", "list"), ("steps", "words")):
         (line,) = houston(*words, "--json").lines
         assert line["attention"] == ["error_streak"], words
@@ -243,6 +260,12 @@ def test_a_rollout_says_where_its_workspace_lies(written: WrittenHome, houston: 
     folder = "/srv/agents/rollouts/r9/workspace"
     assert houston("rollout", "show", "r9", "--json").lines[0]["workspace"] == folder
     assert f"workspace {folder}" in houston("rollout", "show", "r9").out
+
+
+def test_a_rollout_says_which_seed_chose_its_world(written: WrittenHome, houston: Houston) -> None:
+    written.rollout("r9", seed=7)
+    assert "  seed      7\n" in houston("rollout", "show", "r9").out
+    assert houston("rollout", "show", "r9", "--json").lines[0]["seed"] == 7
 
 
 def test_following_what_has_ended_ends(written: WrittenHome, houston: Houston) -> None:

@@ -16,18 +16,23 @@ def standings(
     now: int = 0,
     task: str = "",
     state: str = "",
+    rollout: str = "",
     reasons: bool = True,
     bodies: bool = True,
 ) -> Plan[list[Standing]]:
-    """Every rollout, newest first; of one task or in one state when named.
+    """Every rollout, newest first; of one task, in one state, or one alone when named.
 
     person: whose new steps are counted. now: UTC microseconds, the clock's when 0. reasons: also
     read why signals stand. bodies: also read last actions and scores, of rollouts that live.
     """
     moment = now or now_us()
-    found = yield from rollouts.all_rollouts(task, state)
+    found = (
+        [(yield from rollouts.rollout(rollout))]
+        if rollout
+        else (yield from rollouts.all_rollouts(task, state))
+    )
     alive = [one.id for one in found if one.state not in ENDED]
-    marked = yield from attention.recent(states=attention.ALIVE, reasons=reasons)
+    marked = yield from attention.recent(states=attention.ALIVE, rollout=rollout, reasons=reasons)
     marks = yield from _marked_seqs()
     queued = yield from _queued()
     heard = yield from _heard()

@@ -1,0 +1,264 @@
+"""What people do to rollouts from a shell: judge, mark, claim, reorder, and catch up."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from houston_shared import wire
+from houston_shared.command import main
+from houston_shared.records import FileChange
+from houston_shared.store.queries import looking
+from tests.integration.headless.conftest import Desk
+from tests.support.recorder_client import Worker
+
+
+class Shell:
+    """Runs `houston WORDS…` in this process, against a real recorder."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.err = ""
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        self._capsys.readouterr()
+        try:
+            ended = main(words)
+        except SystemExit as stop:
+            ended = int(stop.code or 0)
+        said = self._capsys.readouterr()
+        self.err = said.err
+        assert ended == code, (words, said)
+        return said.out
+
+    def json(self, *words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(*words, "--json").splitlines()]
+
+
+@pytest.fixture
+def houston(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    monkeypatch.chdir(desk.folder)
+    monkeypatch.setenv("HOUSTON_HOME", str(desk.station.home.path))
+    return Shell(capsys)
+
+
+def worked(desk: Desk, steps: int) -> Worker:
+    worker = desk.station.working()
+    for step in range(1, steps + 1):
+        worker.step(step)
+    return worker
+
+
+def test_steps_are_judged_and_what_was_said_stays(desk: Desk, houston: Shell) -> None:
+    rollout = worked(desk, 5).rollout
+    assert "No step" in (houston("verdict", rollout), houston.err)[1]
+    assert houston("verdict", rollout, "2-4", "mask", "--reason", "wrong turn") == (
+        f"{rollout} steps 2 to 4: mask.\n"
+    )
+    houston("verdict", f"{rollout}@3", "keep", "--as", "ben")
+    houston("verdict", rollout, "4", "clear")
+    lines = houston.json("verdict", rollout)
+    assert [(one["step"], one["verdict"], one["by"] == "ben") for one in lines] == [
+        (2, "mask", False), (3, "keep", True), (4, None, False),
+    ]  # fmt: skip
+    assert [one["verdict"] for one in lines[1]["history"]] == ["mask", "keep"]
+    assert lines[1]["history"][1]["verified"] is False
+    shown = houston("verdict", rollout)
+    assert "steps 2 to 4 mask: wrong turn" in shown
+    assert shown.endswith("now 1 kept, 1 masked\n")
+    assert [one["verdict"] for one in houston.json("steps", f"{rollout}@2-3")] == ["mask", "keep"]
+    audit = houston("log", "--audit")
+    assert "verdict" in audit
+    assert "mask steps 2 to 4: wrong turn" in audit
+
+
+REFUSED = {
+    "no verdict": (("verdict", "R", "2", "maybe"), 2, "'maybe' is no verdict"),
+    "a range backwards": (("verdict", "R", "4-2", "keep"), 2, "not a step such as 7"),
+    "no step": (("verdict", "R", "keep"), 2, "Name steps and a verdict"),
+    "a step twice": (("verdict", "R@2", "3", "keep"), 2, "'3' is no verdict"),
+    "an open step": (("verdict", "R", "9", "keep"), 1, "step 9 cannot be judged"),
+    "a bookmark of nothing": (("bookmark", "R", "--note", "x"), 2, "Name a step"),
+    "two places": (("context", "R@2", "3"), 2, "Name one step"),
+    "a place that is none": (("steps", "R@x"), 2, "'x' is not a step"),
+    "an order of what was said": (("guidance", "R", "--reorder", "nix"), 1, "no guidance"),
+    "a branch at no step": (("rollout", "branch", "R"), 2, "Name one step"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    case: str, desk: Desk, houston: Shell
+) -> None:
+    words, code, sentence = REFUSED[case]
+    rollout = worked(desk, 4).rollout
+    houston(*(word.replace("R", rollout) if word[0] == "R" else word for word in words), code=code)
+    assert sentence in houston.err
+
+
+def test_a_bookmark_is_for_everybody(desk: Desk, houston: Shell) -> None:
+    rollout = worked(desk, 2).rollout
+    assert houston("bookmark", f"{rollout}@2", "--note", "look here") == f"{rollout}@2: marked.\n"
+    houston("bookmark", rollout, "2", "--as", "ben", "--note", "me too")
+    assert len(houston.json("bookmark", rollout)) == 2
+    houston("bookmark", rollout, "2", "--remove")
+    (left,) = houston.json("bookmark", rollout)
+    assert (left["author"], left["step"], left["note"]) == ("ben", 2, "me too")
+    assert f"{rollout}@2" in houston("bookmark", rollout)
+
+
+def test_a_claim_is_seen_in_the_lists_and_handed_over(desk: Desk, houston: Shell) -> None:
+    rollout = worked(desk, 1).rollout
+    assert f"{rollout} is held by ada." in houston("claim", rollout, "--as", "ada")
+    assert "ada holds it" in houston("rollout", "list")
+    said = houston("claim", rollout, "--as", "ben", "--note", "data is wrong")
+    assert f"{rollout} is held by ben.\nada held it since" in said
+    (listed,) = houston.json("rollout", "list")
+    (shown,) = houston.json("rollout", "show", rollout)
+    assert listed["claim"] == shown["claim"]
+    assert (listed["claim"]["holder"], listed["claim"]["note"]) == ("ben", "data is wrong")
+    assert "Nobody holds it" not in houston("claim", rollout, "--release", "--as", "ben")
+    (freed,) = houston.json("rollout", "show", rollout)
+    assert (freed["claim"]["holder"], freed["claim"]["note_by"]) == (None, "ben")
+    assert "note by ben: data is wrong" in houston("rollout", "show", rollout)
+
+
+def test_guidance_is_put_in_another_order(desk: Desk, houston: Shell) -> None:
+    worker = worked(desk, 1)
+    ids = [houston.json("guide", worker.rollout, word)[0]["id"] for word in ("one", "two", "three")]
+    listed = houston.json("guidance", worker.rollout, "--reorder", ids[2], ids[0])
+    assert [one["text"] for one in listed] == ["three", "one", "two"]
+    assert [one.text for one in worker.step(2).guidance] == ["three", "one", "two"]
+    houston("guidance", worker.rollout, "--reorder", ids[0], code=1)
+    assert "is not queued" in houston.err
+
+
+def test_since_begins_where_this_person_was_last(
+    desk: Desk, houston: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = worked(desk, 2)
+    rollout = worker.rollout
+    (first,) = houston.json("since", rollout)
+    assert (first["last_seen"], first["steps"]["count"]) == (None, 2)
+    houston("guide", rollout, "Read the file first.", "--as", "ben")
+    change = FileChange(path="a.py", kind="changed", added=3, removed=1)
+    worker.sample(3)
+    worker.intent(3)
+    worker.result(3, success=False, text="no such file")
+    worker.observation(3, files=(change,), attention=("error",), reasons={"error": "it failed"})
+    worker.sample(4)
+    worker.intent(4)
+    worker.result(4, kind="eval", fields={"overall_score": 42.0, "state": "scored"})
+    worker.observation(4)
+    houston("verdict", f"{rollout}@4", "keep", "--as", "ben")
+    monkeypatch.setattr(looking, "SILENCE_US", -looking.WRITTEN_US)  # the visit is over at once
+    (new,) = houston.json("since", rollout, "--peek")
+    assert new["last_seen"]["seq"] == first["seq"]
+    assert new["steps"] == {"first": 3, "last": 4, "count": 2}
+    assert (new["errors"], new["evaluations"][0]["score"]) == (1, 42.0)
+    assert new["files"] == [{"path": "a.py", "times": 1, "added": 3, "removed": 1, "step": 3}]
+    (heard,) = new["guidance"]
+    assert (heard["text"], heard["step"]) == ("Read the file first.", 3)
+    assert heard["followed"] == {"step": 4, "text": "run_command command=ls"}
+    kinds = [(one["kind"], one["step"]) for one in new["events"]]
+    assert kinds == [("error", 3), ("guidance", 3), ("evaluation", 4), ("verdict", 4)]
+    assert houston.json("since", rollout, "--peek") == [new], "to peek is not to be here"
+    shown = houston("since", rollout, "--peek")
+    assert f"ben was heard at {rollout}@3: Read the file first." in shown
+    (listed,) = houston.json("rollout", "list")
+    assert listed["new_steps"] == 2
+    other = houston.json("since", rollout, "--as", "eve", "--peek")
+    assert other[0]["last_seen"] is None, "whoever else was here is somebody else"
+
+
+def test_since_is_read_without_a_daemon_and_says_that_it_is_not_noted(
+    desk: Desk, houston: Shell
+) -> None:
+    rollout = worked(desk, 1).rollout
+    desk.station.stop()
+    desk.let_go()
+    (line,) = houston.json("since", rollout)
+    assert line["steps"]["count"] == 1
+    assert "It is not noted that you were here" in houston.err
+
+
+def test_what_attention_cost_is_counted_and_compared(desk: Desk, houston: Shell) -> None:
+    one, two = worked(desk, 2), worked(desk, 3)
+    houston("guide", one.rollout, "先看看 data", "--as", "ben")
+    person = desk.station.person()
+    for step in (1, 2):
+        person.ask(wire.Present(rollout=one.rollout, step=step, active=True, claimed="ben"))
+    person.ask(wire.Present(claimed="ben"))
+    (line,) = houston.json("rollout", "people", one.rollout)
+    assert (line["name"], line["words"], line["messages"], line["visits"]) == ("ben", 4, 1, 1)
+    assert 0 < line["active_seconds"] <= line["looked_seconds"] < 20
+    assert houston.json("rollout", "people") == [line], "nobody was at the other"
+    assert "ben (unverified)" in houston("rollout", "people", one.rollout)
+    for worker, score in ((one, 40.0), (two, 55.0)):
+        step = 3 if worker is one else 4
+        worker.active_us = 60_000_000 * step
+        worker.sample(step)
+        worker.intent(step)
+        worker.result(step, kind="eval", fields={"overall_score": score, "state": "scored"})
+        worker.observation(step)
+    (both,) = houston.json("rollout", "compare", one.rollout, two.rollout)
+    a, b = both["rollouts"]
+    assert (a["words"], b["words"], b["minutes"]) == (4, 0, 0.0)
+    assert a["scores"] == [{"step": 3, "active_seconds": 180.0, "score": 40.0}]
+    table = houston("rollout", "compare", one.rollout, two.rollout)
+    at_four = next(line for line in table.splitlines() if line.startswith("score at 0:04:00"))
+    assert at_four.split()[-2:] == ["(40)", "55"]
+
+
+def test_the_list_is_ordered_by_need_and_by_task(desk: Desk, houston: Shell) -> None:
+    quiet, noisy = worked(desk, 1), worked(desk, 1)
+    for step in (2, 3):
+        noisy.sample(step)
+        noisy.observation(step, attention=("error_streak",), reasons={"error_streak": "2 steps"})
+    worked(desk, 1)
+    listed = houston.json("rollout", "list")
+    assert listed[0]["rollout"] == noisy.rollout
+    assert listed[0]["reasons"][0] == {
+        "kind": "error_streak", "text": "error streak: 2 steps", "weight": 60,
+    }  # fmt: skip
+    assert [one["need"] for one in listed[1:]] == [0.0, 0.0]
+    assert listed[0]["last_action"]["step"] == 3
+    assert listed[-1]["rollout"] == quiet.rollout, "then the newest"
+    text = houston("rollout", "list", "--by-task")
+    assert text.splitlines()[0] == "probe"
+
+
+FILTERS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any], str, str], bool]]] = {
+    "one of two rollouts": (("--rollout", "A"), lambda line, a, b: line["rollout"] == a),
+    "both": (("A", "--rollout", "B"), lambda line, a, b: line["rollout"] in (a, b)),
+    "a task": (("--task", "probe"), lambda line, a, b: True),
+    "no such task": (("--task", "none"), lambda line, a, b: False),
+    "kinds": (
+        ("--kind", "sample", "--kind", "state"),
+        lambda line, a, b: line["kind"] in ("sample", "state"),
+    ),
+    "errors": (("--errors",), lambda line, a, b: line["rollout"] == b and line["step"] == 2
+               and line["kind"] in ("result", "observation")),
+    "errors of one": (("A", "--errors"), lambda line, a, b: False),
+}  # fmt: skip
+
+
+def test_tail_shows_what_is_asked_for(desk: Desk, houston: Shell) -> None:
+    a, b = worked(desk, 3), worked(desk, 1)
+    b.sample(2)
+    b.intent(2)
+    b.result(2, success=False)
+    b.observation(2, attention=("error",))
+    everything = houston.json("tail", "-n", "999")
+    assert [one["seq"] for one in everything] == sorted(one["seq"] for one in everything)
+    for case, (words, wanted) in FILTERS.items():
+        named = {"A": a.rollout, "B": b.rollout}
+        lines = houston.json("tail", "-n", "999", *(named.get(word, word) for word in words))
+        should = [one for one in everything if wanted(one, a.rollout, b.rollout)]
+        assert lines == should, case
+        assert bool(lines) == bool(should), case
+        newest = houston.json("tail", "-n", "2", *(named.get(word, word) for word in words))
+        assert newest == should[-2:], case
