@@ -197,6 +197,13 @@ async def test_typed_text_answers_a_prompt(either: LocalTerminal) -> None:
     assert (await either.lines(start))[-1] == "hello Ada; #{x} %d"
 
 
+async def test_a_nul_is_typed_like_every_other_key(terminal: LocalTerminal) -> None:
+    start = await terminal.run("cat -v")
+    await terminal.type_text("a\0b;\n\x04")
+    assert not (await terminal.wait(10, asyncio.Event())).busy
+    assert "a^@b;" in await terminal.lines(start)
+
+
 async def test_text_typed_at_the_shell_is_a_command(terminal: LocalTerminal) -> None:
     start = terminal.log.size()
     await terminal.type_text("echo typed\n")
@@ -238,6 +245,19 @@ async def test_names_are_checked_and_missing_terminals_named(
         await host.terminal("main")
     assert await host.terminals() == []
     assert host.log("main").size() > 0
+
+
+@pytest.mark.parametrize("mode", ["000", "644"])
+async def test_an_agent_cannot_shut_itself_out_of_its_workspace(
+    mode: str, host: LocalHost, terminal: LocalTerminal
+) -> None:
+    (host.workspace / "work").write_text("mine")
+    await finish(terminal, f"chmod {mode} /workspace")
+    status, lines = await finish(await host.terminal("other", create=True), "cat work")
+    assert (status.exit_code, lines) == (0, ["mine"])
+    await finish(terminal, f"chmod {mode} /workspace")
+    done = await host.spawn(["cat", "/workspace/work"], seconds=10, writable=False)
+    assert done.stdout == b"mine"
 
 
 async def test_two_terminals_are_apart(host: LocalHost, terminal: LocalTerminal) -> None:

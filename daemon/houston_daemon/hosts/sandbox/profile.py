@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from houston_daemon.hosts import own_rights
 from houston_daemon.hosts.sandbox import activation, landlock
 from houston_daemon.hosts.sandbox.enclosure import FILTER, SETTINGS, Enclosure
 from houston_shared.errors import HoustonError
@@ -103,6 +104,7 @@ class Sandbox:
         joining: the words that put the process into a network that is there (`network.joining`).
         Raises HoustonError when something to be mapped lies in a hidden place or is missing.
         """
+        own_rights.give_back(self.workspace)
         values, given = self._environment(scratch), {**self.environment, **(environment or {})}
         if self.kind == "none":
             where = cwd or str(scratch or self.workspace)

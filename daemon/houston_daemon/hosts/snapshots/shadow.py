@@ -22,6 +22,7 @@ from typing import TypeVar
 import msgspec
 import pygit2
 
+from houston_daemon.hosts import own_rights
 from houston_daemon.hosts.protocol import Snapshot
 from houston_daemon.hosts.snapshots import diffs, large_files, manifest, power_cut, restoring, trees
 from houston_daemon.hosts.snapshots.beneath import Beneath
@@ -107,6 +108,7 @@ class ShadowRepository:
     def _take(self, message: str, hints: frozenset[str], mark: bool, since: str) -> Snapshot:
         repo = self._open()
         told = self._untold(repo, since)
+        own_rights.give_back(self.workspace)
         looked_at = time.time_ns()
         seen = scan(self.workspace)
         about = About(empty=seen.empty, skipped=seen.skipped)

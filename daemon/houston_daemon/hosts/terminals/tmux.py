@@ -8,6 +8,7 @@ elsewhere, and the folder remembers where.
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from houston_shared.terminal_folder import socket_note
 
 _LONGEST_SOCKET = 99
 COLUMNS, ROWS = 160, 50
+_PIECE = re.compile(r"\0|[^\0]{1,2000}")
+"""What one command of tmux types."""
 
 
 def socket_for(folder: Path) -> Path:
@@ -115,10 +118,10 @@ class Tmux:
     async def type_keys(self, name: str, text: str) -> bool:
         """Type `text` as it is; a line feed is the Enter key. False without such a session."""
         keys = text.replace("\r\n", "\r").replace("\n", "\r")
-        for at in range(0, len(keys), 2000):
-            code, _ = await self.call(
-                "send-keys", "-l", "-t", f"={name}:", "--", _keys(keys[at : at + 2000])
-            )
+        for piece in _PIECE.findall(keys):
+            # No argument can hold a NUL, which a keyboard gives at Ctrl-@.
+            typed = ("--", "C-@") if piece == "\0" else ("-l", "--", _keys(piece))
+            code, _ = await self.call("send-keys", "-t", f"={name}:", *typed)
             if code:
                 return False
         return True
