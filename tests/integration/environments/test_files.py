@@ -36,6 +36,22 @@ async def test_every_file_action_works(station: Station) -> None:
     assert (searched.fields["query"], searched.fields["total_results"]) == ("needle", 1)
 
 
+async def test_a_name_makes_no_lines_of_its_own(station: Station) -> None:
+    """Else a downloaded folder could look like what Houston says of other files."""
+    name = "a\nnotes.txt  0"
+    for action, arguments in (
+        ("create_file", {"filename": name, "content": "needle"}),
+        ("list_files", {}),
+        ("find_file", {"file_name": "a*"}),
+        ("search_dir", {"search_term": "needle"}),
+        ("search_file", {"search_term": "needle", "file_path": name}),
+        ("get_file_info", {}),
+    ):
+        result = await station(action, **arguments)
+        assert result.success and "a\u23cenotes.txt  0" in result.text, (action, result.text)
+        assert name not in result.text, action
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("open_file", {"path": "missing"}, "There is no 'missing'"),
     ("open_file", {"path": "/etc/passwd"}, "outside the workspace"),

@@ -104,13 +104,14 @@ class Info(Observation, frozen=True, kw_only=True):
 def _(one: FileWindow) -> Text:
     done = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(one.change, "")
     if one.binary:
-        return Text(f"{done}{one.path}: binary, {one.size} bytes; not shown. {one.note}".rstrip())
+        shown = f"{done}{_line(one.path)}: binary, {one.size} bytes; not shown. {one.note}"
+        return Text(shown.rstrip())
     total = "?" if one.total_lines is None else str(one.total_lines)
     span = f"lines {one.first_line}-{one.last_line} of {total}"
     if one.total_lines == 0:
         span = "empty"
     flaw = " Bytes that are not UTF-8 are shown as \ufffd." if one.invalid_utf8 else ""
-    head = f"[{done}{one.path}: {span}, {one.size} bytes]{flaw} {one.note}".rstrip()
+    head = f"[{done}{_line(one.path)}: {span}, {one.size} bytes]{flaw} {one.note}".rstrip()
     return Text(head, one.content, "file_goto_line shows any line")
 
 
@@ -120,23 +121,31 @@ def _(one: Listing) -> Text:
     tail = f", {more} more not listed" if more else ""
     hidden = f", {one.hidden} hidden" if one.hidden else ""
     noun = "entry" if one.total == 1 else "entries"
-    head = f"{one.path}: {one.total} {noun}{hidden}{tail}"
+    head = f"{_line(one.path)}: {one.total} {noun}{hidden}{tail}"
     how = "list a folder below, or find_file with a pattern"
     return Text(head, "\n".join(map(_entry, one.entries)), how)
 
 
+def _line(name: str) -> str:
+    """A name with its line feeds as glyphs: it can make no lines that look like ours."""
+    return name.replace("\n", "\u23ce").replace("\r", "\u240d")
+
+
 def _entry(entry: Entry) -> str:
+    name = _line(entry.name)
     if entry.type == "folder":
-        return f"{entry.name}/"
+        return f"{name}/"
     if entry.type == "link":
-        return f"{entry.name} -> {entry.target}"
-    return f"{entry.name}  {entry.size}" if entry.type == "file" else f"{entry.name}  (special)"
+        return f"{name} -> {_line(entry.target)}"
+    return f"{name}  {entry.size}" if entry.type == "file" else f"{name}  (special)"
 
 
 @render.register
 def _(one: Matches) -> Text:
-    lines = [f"{match.path}:{match.line}: {match.text}" for match in one.matches]
-    head = f"{_count(one.total_results, one.complete, 'line')} with {one.query!r} in {one.path}"
+    lines = [f"{_line(match.path)}:{match.line}: {match.text}" for match in one.matches]
+    head = (
+        f"{_count(one.total_results, one.complete, 'line')} with {one.query!r} in {_line(one.path)}"
+    )
     more = one.total_results - len(lines)
     tail = f"; the first {len(lines)}:" if more else ":" if lines else "."
     note = f" {one.note}" if one.note else ""
@@ -145,9 +154,11 @@ def _(one: Matches) -> Text:
 
 @render.register
 def _(one: Found) -> Text:
-    head = f"{_count(one.total_results, one.complete, 'file')} named {one.query!r} in {one.path}"
+    count = _count(one.total_results, one.complete, "file")
+    head = f"{count} named {one.query!r} in {_line(one.path)}"
     tail = f"; the first {len(one.paths)}:" if one.total_results > len(one.paths) else ":"
-    return Text(head + (tail if one.paths else "."), "\n".join(one.paths), "use a narrower pattern")
+    paths = "\n".join(map(_line, one.paths))
+    return Text(head + (tail if paths else "."), paths, "use a narrower pattern")
 
 
 def _count(number: int, complete: bool, noun: str) -> str:
@@ -161,4 +172,4 @@ def _(one: Info) -> Text:
         return Text("No file is open.")
     total = "?" if one.total_lines is None else one.total_lines
     shown = f"lines {one.first_line}-{one.last_line} of {total} were shown last"
-    return Text(f"Open: {one.path}, {one.size} bytes; {shown}.")
+    return Text(f"Open: {_line(one.path)}, {one.size} bytes; {shown}.")
