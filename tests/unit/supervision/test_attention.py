@@ -202,6 +202,9 @@ UNCHANGED: list[tuple[str, str, Steps, dict[str, Any], bool | None, str]] = [
     ("repeated_evaluation", "the first", [(run("x"),), (score(5),)], {}, False, ""),
     ("repeated_evaluation", "one failed", [(score(None, "failed"),), (score(5),)], {}, False, ""),
     ("repeated_evaluation", "twice in a step", [(score(5), score(5))], {}, False, "more than once"),
+    ("repeated_evaluation", "twice at once", [(run("x"), score(5), score(5))], {}, True,
+     "nothing done in between"),
+    ("repeated_evaluation", "work between", [(score(5), run("x"), score(5))], {}, True, ""),
 ]  # fmt: skip
 
 

@@ -5,10 +5,12 @@ sleep between, an action counts as repeated only where it showed the same every 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from houston_daemon.supervision.attention.window import (
     EVALUATION,
     HARMLESS,
+    THINKING,
     WAITING,
     StepSeen,
     Window,
@@ -42,6 +44,8 @@ def repeated_evaluation(window: Window, _: Attention) -> str:
     """A submission of a workspace that has not changed since the one before (APOLLO, appendix E,
     priority 8)."""
     now = window.now
+    if _again_at_once(now):
+        return "scored more than once with nothing done in between"
     if not _scores(now) or now.changed is not False:
         return ""
     if len(_scores(now)) > 1:
@@ -54,6 +58,15 @@ def repeated_evaluation(window: Window, _: Attention) -> str:
         if step.changed is not False:
             return ""
     return ""
+
+
+def _again_at_once(step: StepSeen) -> bool:
+    """Whether a score follows another in one step, and nothing but thoughts lies between them."""
+    found = _scores(step)
+    return any(
+        all(call.name in THINKING for call in step.calls[first + 1 : second])
+        for first, second in pairwise(found)
+    )
 
 
 def _scores(step: StepSeen) -> list[int]:
