@@ -99,7 +99,7 @@ def test_every_table_is_derived_or_named_as_not() -> None:
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
-    assert tables == set(TABLES) | {"events", "annotators"}
+    assert tables == set(TABLES) | {"events", "annotators", "looks"}
 
 
 ACTS: dict[str, tuple[str | None, float, bool]] = {
