@@ -30,7 +30,8 @@ class Tail(NamedTuple):
 async def tail(host_root: str, rollout: str, host: str, name: str, seen: int = -1) -> Tail | None:
     """The end of one terminal's output; None when its log is as long as `seen`."""
     if host != "local":
-        return Tail([], "", reason=f"It is on the host {host}, whose logs are not on this machine.")
+        fetch = f"houston steps {rollout} --printed"
+        return Tail([], "", reason=f"Its log is on the host {host}, not here: {fetch} fetches it.")
     if not host_root or not terminal_folder.is_name(name):
         return Tail([], "", reason="The rollout names no folder for its terminals.")
     terminals = terminal_folder.terminals_folder(Path(host_root), rollout)

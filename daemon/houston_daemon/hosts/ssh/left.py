@@ -39,8 +39,13 @@ def write(note: Path, left: Left) -> None:
 
 
 def read(note: Path) -> Left:
-    """What a note says. Raises OSError, and msgspec.DecodeError where it is damaged."""
-    return msgspec.json.decode(note.read_bytes(), type=Left)
+    """What a note says, to be said by this Houston: an earlier one may have written it.
+
+    Raises OSError, and msgspec.DecodeError where it is damaged.
+    """
+    left = msgspec.json.decode(note.read_bytes(), type=Left)
+    hello = msgspec.structs.replace(left.hello, protocol=m.PROTOCOL, lease=m.OVER)
+    return msgspec.structs.replace(left, hello=hello)
 
 
 def of(root: Path, rollouts: Collection[str]) -> list[Path]:

@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.freeing import Freed
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.there import There
+from houston_shared.errors import HoustonError
 
 
 class Machines:
@@ -31,11 +33,16 @@ class Machines:
             try:
                 hello = _hello(there, rollout, owner=f"{there.key}:{home}", lease=m.OVER)
                 async with _reached(there, hello) as host:
-                    freed: Freed = await host.link.ask(m.Free(snapshots=snapshots), Freed)
-                    return freed
+                    ask = m.Free(snapshots=snapshots)
+                    freed: Freed = await host.link.ask(ask, Freed, again=True)
+                    left = f"on {there.host}: {freed.left}" if freed.left else ""
+                    return Freed(freed.bytes, left)
             except HostAway as away:
                 why = away.cause
                 self._away[there] = why
+            except (HoustonError, OSError) as problem:
+                said = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
+                why = f"On the host {there.host}: {said}"
         return Freed(0, f"{why} What is in {there.folder(rollout)} stays.")
 
 
@@ -46,10 +53,12 @@ async def bring_back(there: There, rollout: str, commit: str, into: Path) -> lis
     """
     into.parent.mkdir(parents=True, exist_ok=True)
     async with _reached(there, _hello(there, rollout, reads=True)) as host:
-        made: m.Packed = await host.link.ask(m.Pack(commit=commit), m.Packed)
+        made: m.Packed = await _asked(host, m.Pack(commit=commit), m.Packed)
         with tempfile.TemporaryFile(dir=into.parent) as packed:
             while packed.tell() < made.size:
-                part: bytes = await host.link.ask(m.PartOf(at=packed.tell()), bytes)
+                part: bytes = await _asked(host, m.PartOf(at=packed.tell()), bytes)
+                if not part:
+                    raise HoustonError(f"The host {there.host} sent less than it had packed.")
                 packed.write(part)
             packed.seek(0, os.SEEK_SET)
             into.mkdir(exist_ok=True)
@@ -65,11 +74,19 @@ async def log(
     async with _reached(there, _hello(there, rollout, reads=True)) as host:
         while start < end:
             ask = m.LogOf(name=terminal, start=start, end=end)
-            part: bytes = await host.link.ask(ask, bytes, again=True)
+            part: bytes = await _asked(host, ask, bytes)
             if not part:
                 return
             yield part
             start += len(part)
+
+
+async def _asked(host: SshHost, ask: m.Asks, kind: type[Any]) -> Any:
+    """Errors of files there are no errors of files here. Raises HoustonError."""
+    try:
+        return await host.link.ask(ask, kind)
+    except OSError as problem:
+        raise HoustonError(f"On the host {host.name}: {problem.strerror}.") from problem
 
 
 def _plain(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
