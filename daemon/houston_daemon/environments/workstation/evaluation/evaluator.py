@@ -145,7 +145,7 @@ class Evaluation:
         to its own Python, and so have those that are made of it."""
         named = filter(None, (self._task.activate, *self._task.mapped.read))
         paths = (self._folder / one for one in named)
-        return [str(path) for path in paths if path.is_relative_to(self._folder)]
+        return [str(path) for path in paths if self._folder in path.parents]
 
     async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> Finished:
         """Run a script within the attempt's time."""
