@@ -2,6 +2,8 @@
 
 import argparse
 
+import msgspec
+
 from houston_console.headless import options
 from houston_console.headless.page import Page
 from houston_shared import out, permalink
@@ -45,6 +47,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.note(view.note)
     if not arguments.tokens:
         Page().line(view.rendered)
+        if view.token_ids is None and view.tools:
+            Page().line(
+                "[tools]\n" + "\n".join(msgspec.json.encode(t).decode() for t in view.tools)
+            )
     elif view.token_ids is not None:
         out.line(" ".join(map(str, view.token_ids)))
     return int(ExitCode.DONE)

@@ -55,6 +55,9 @@ class ContextView(NamedTuple):
     sample: Sample
     note: str
     """What a reader should know about `rendered`; empty when it is what was sent."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """Schemas of the tools that were offered, in OpenAI's form. Where there are ids they are part
+    of `rendered`; other engines get them beside the messages. Not in the JSON (DESIGN §9)."""
 
 
 def context_at(reader: Reader, rollout: str, step: int, attempt: int | None = None) -> ContextView:
@@ -89,8 +92,16 @@ def complete(request: Request) -> ContextView:
     if rendered is None:
         rendered = messages.plain(request.messages)
     sample = request.sample
+    tools = request.head.tools if request.head else ()
     return ContextView(
-        request.messages, rendered, request.token_ids, sample.drift, request.parent, sample, note
+        request.messages,
+        rendered,
+        request.token_ids,
+        sample.drift,
+        request.parent,
+        sample,
+        note,
+        tools,
     )
 
 

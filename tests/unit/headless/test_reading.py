@@ -35,7 +35,7 @@ def history(written: WrittenHome, text: str = "a.txt") -> None:
     head = Head(
         system=text,
         task=text,
-        tools=(),
+        tools=({"function": {"name": "look", "description": text}},),
         rendered="",
         token_ids=None,
         dialect="",
@@ -319,6 +319,7 @@ def test_the_context_goes_to_stdout_and_what_it_is_to_stderr(
     history(written)
     said = houston("context", "words", "2")
     assert said.out.startswith("[system]\na.txt\n")
+    assert said.out.endswith('[tools]\n{"function":{"name":"look","description":"a.txt"}}\n')
     assert "step 2: clean, without token ids" in said.err
     assert houston("context", "words", "2", "--tokens").out == ""
 
