@@ -45,8 +45,8 @@ PAGES = {
         "task.py task_tables.py task_servers.py task_worlds.py",
         "The task file: task.toml",
         "A task is a folder with this file; [tasks](tasks.md) shows a whole one. `houston task new "
-        "NAME` writes one that works, `houston task validate FILE` checks one. `name` and one of `instructions` and "
-        "`instructions_file` are required; everything else has a default.",
+        "NAME` writes one that works, `houston task validate FILE` checks one. `name` and one of "
+        "`instructions` and `instructions_file` are required; everything else has a default.",
         [
             ("Task", "(top)"),
             ("Workspace", "[workspace]"),
