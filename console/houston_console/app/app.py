@@ -8,19 +8,20 @@ import os
 import time
 from pathlib import Path
 
-from textual import events
+from textual import actions, events
 from textual.app import App
 from textual.screen import Screen
 
-from houston_console.app.comfort import clipboard
+from houston_console.app.comfort import clipboard, commands
+from houston_console.app.comfort.commands import Command, Commands
 from houston_console.app.dialogs import Help
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.palette import DEFAULT, THEMES
+from houston_console.app.drawing.palette import ANSI, DEFAULT, THEMES
 from houston_console.app.driver import SafeDriver, last_words
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.messages import Failed, Told
-from houston_console.app.pump import Pump
+from houston_console.app.pump import COALESCE_SECONDS, LOW_SECONDS, Pump
 from houston_console.app.rollouts.plans import overview
 from houston_console.app.screen import HoustonScreen
 from houston_console.app.speaking.outbox import Outbox
@@ -43,8 +44,14 @@ class HoustonConsole(App[None]):
     BINDINGS = bindings("app")
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, loaded: Loaded, rollout: str = "", folder: Path | None = None) -> None:
-        """rollout: the one to open, a whole id. folder: where drafts are kept (for tests)."""
+    def __init__(
+        self, loaded: Loaded, rollout: str = "", folder: Path | None = None, low: bool = False
+    ) -> None:
+        """rollout: the one to open, a whole id. folder: where drafts are kept (for tests).
+
+        low: little is to be written to the terminal: changes are drawn once in a while, in the
+        terminal's own colours.
+        """
         super().__init__(driver_class=SafeDriver)
         self.error_console = last_words()
         self._pressed_at = -COPY_SECONDS
@@ -55,11 +62,17 @@ class HoustonConsole(App[None]):
         self.outbox = Outbox(loaded.home, folder)
         self.link = Link(loaded.home, self.outbox, self._linked, loaded.config.console.name)
         self.pump = Pump(
-            loaded.home, self.reader, self.catch_up, self._announced, self._cannot_read
+            loaded.home,
+            self.reader,
+            self.catch_up,
+            self._announced,
+            self._cannot_read,
+            LOW_SECONDS if low else COALESCE_SECONDS,
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
         self.watching = WatchScreen(self.state, self.reader, self.outbox, self.link, home, rollout)
         self._problem = ""
+        self._low = low
 
     def get_default_screen(self) -> Screen[None]:
         """The rollout that is looked at lies below everything else."""
@@ -70,7 +83,8 @@ class HoustonConsole(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
-        self.theme = wanted if wanted in self.available_themes else DEFAULT
+        given = wanted if wanted in self.available_themes else DEFAULT
+        self.theme = ANSI.name if self._low and given == DEFAULT else given
         for task in (self.pump.listen(), self.pump.run(), self.link.run()):
             self.run_worker(task, group="background")
         self.set_interval(1.0, self._say)
@@ -140,6 +154,36 @@ class HoustonConsole(App[None]):
     async def action_help(self) -> None:
         """Every key."""
         await self.push_screen(Help())
+
+    # --- commands by name --------------------------------------------------------------------
+
+    def action_commands(self) -> None:
+        """Choose among everything that can be done here."""
+        if isinstance(self.screen, Commands):
+            return
+        others = (one for one in self.state.rollouts.values() if one.id != self.state.selected)
+        found = commands.here(self.front.area, sorted(others, key=lambda one: -one.updated_at))
+        self.push_screen(Commands(found), self._do)
+
+    async def _do(self, command: Command | None) -> None:
+        """Do what was chosen, as if its key had been pressed where the focus is."""
+        if command is None:
+            return
+        _, name, _ = actions.parse(command.action)
+        chain = [*(self.focused.ancestors_with_self if self.focused else [self.screen]), self]
+        node = next((one for one in chain if hasattr(one, f"action_{name}")), self)
+        await self.run_action(command.action, default_namespace=node)
+
+    async def action_open(self, rollout: str) -> None:
+        """Open a rollout, whatever is shown."""
+        while self.screen is not self.watching:
+            await self.pop_screen()
+        await self.watching.choose(rollout)
+
+    def action_dress(self, theme: str) -> None:
+        """Other colours, until the console is left; the configuration keeps them."""
+        self.theme = theme
+        self.front.tell(f'For always: `[console] theme = "{theme}"` in houston.toml.', "dim")
 
     # --- the clipboard -----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import gc
+import os
 import re
 import sys
 from pathlib import Path
@@ -14,12 +15,20 @@ from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
 
 SIZE = "160x50"
+LOW_FPS = "8"
+"""Drawings a second at most over a narrow line; a key is seen that much later."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which rollout, or a picture."""
     parser.add_argument("rollout", nargs="?", default="", metavar="R", help="rollout to open")
     parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
+    parser.add_argument(
+        "--keymap", action="store_true", help="print every key, as a file to change yours in"
+    )
+    parser.add_argument(
+        "--low-bandwidth", action="store_true", help="draw rarely and with few colours"
+    )
     parser.add_argument("--size", default=SIZE, help=f"of the picture, default {SIZE}")
     parser.add_argument(
         "--keys", default="", metavar="KEYS", help='pressed before the picture, as in ": 6 enter"'
@@ -28,6 +37,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
     """Show the console until somebody leaves."""
+    if parsed.keymap:
+        return _print_keymap()
+    if parsed.low_bandwidth:  # Textual reads it when it is imported
+        os.environ.setdefault("TEXTUAL_FPS", LOW_FPS)
+    _take_keys()
     rollout = _resolve(parsed.rollout, loaded)
     if parsed.picture:
         from houston_console.app.picture import draw
@@ -46,10 +60,27 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
         )
     from houston_console.app.app import HoustonConsole
 
-    app = HoustonConsole(loaded, rollout)
+    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth)
     calm()
     app.run()
     return app.return_code or int(ExitCode.DONE)
+
+
+def _print_keymap() -> int:
+    from houston_console.app.comfort.keymap import as_toml, own_file, own_keys
+
+    for text in as_toml(own_keys(own_file())).splitlines():
+        out.line(text)
+    out.note(f"yours are read from {own_file()}")
+    return int(ExitCode.DONE)
+
+
+def _take_keys() -> None:
+    """A person's own keys, before any widget is imported."""
+    from houston_console.app import keys
+    from houston_console.app.comfort.keymap import own_file, own_keys
+
+    keys.use(own_keys(own_file()))
 
 
 def calm() -> None:

@@ -12,7 +12,7 @@ from houston_console.app.bars import HintBar
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, fit, line, span
-from houston_console.app.keys import KEYS, TITLES, bindings
+from houston_console.app.keys import TITLES, bindings, of
 from houston_shared.safe_text import safe_line
 
 
@@ -94,8 +94,7 @@ def _help_lines() -> list[Line]:
         found.append(line(span(f" {name}", "title")))
         found += [
             line(span("   "), span(fit(one.shown, 12), "tool"), span(one.does))
-            for one in KEYS
-            if one.area == area
+            for one in of(area)
         ]
         found.append(())
     return found

@@ -3,6 +3,8 @@
 Keys are safe inside tmux and over SSH: no ctrl+enter, function keys only as a second way.
 """
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +15,8 @@ Area = Literal[
     "watch",
     "trajectory",
     "find",
+    "judging",
+    "marks",
     "rollouts",
     "terminals",
     "files",
@@ -20,6 +24,10 @@ Area = Literal[
     "composer",
     "lines",
     "question",
+    "home",
+    "since",
+    "compare",
+    "words",
 ]
 
 
@@ -39,6 +47,20 @@ class Key:
     priority: bool = False
     """Taken before the focused widget sees it, so that what is typed next finds its place."""
 
+    named: str = ""
+    """Its name, where another of the area does the same."""
+
+    @property
+    def name(self) -> str:
+        """What it does, in a person's file of keys: `area-files`, `nearest-error-back`."""
+        if self.named:
+            return self.named
+        words = re.findall(r"-?\w+|[/:]", self.action.replace("screen.", ""))
+        return "-".join(_NAMES.get(word, word) for word in words).replace("_", "-").lower()
+
+
+_NAMES = {"1": "on", "-1": "back", "True": "on", "False": "back", "/": "search", ":": "step"}
+
 
 KEYS = (
     Key("watch", "1", "area('rollouts')", "1", "go to the rollouts"),
@@ -55,9 +77,19 @@ KEYS = (
     Key("watch", "p", "steer('pause')", "p", "pause this rollout", "pause"),
     Key("watch", "r", "steer('resume')", "r", "resume this rollout", "resume"),
     Key("watch", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
+    Key("watch", "0,backspace", "app.home", "0", "home: every rollout, who needs somebody first",
+        "home"),
+    Key("watch", "I", "since", "I", "what happened since you were here; again to fold it", "here"),
+    Key("watch", "right_square_bracket", "walk(1)", "]", "next event since you were here"),
+    Key("watch", "left_square_bracket", "walk(-1)", "[", "event since you were here before"),
+    Key("watch", "c", "claim", "c", "look after this rollout, or hand it over", "claim"),
+    Key("watch", "plus", "branch", "+", "branch after the step at the cursor (asks first)"),
+    Key("app", "y", "copy", "y", "copy the selection, or the line or step at the cursor", "copy"),
+    Key("app", "ctrl+p", "commands", "ctrl+p", "every command and rollout by name", "commands",
+        True),
     Key("app", "question_mark,f1", "help", "? F1", "every key", "help"),
     Key("app", "q", "quit", "q", "leave; daemon and agents go on", "quit"),
-    Key("app", "ctrl+q", "quit", "ctrl+q", "leave, from anywhere", "", True),
+    Key("app", "ctrl+q", "quit", "ctrl+q", "leave, from anywhere", "", True, "quit-anywhere"),
     Key("trajectory", "j,down", "down", "j ↓", "next step; through an unfolded one line by line"),
     Key("trajectory", "k,up", "up", "k ↑", "step before"),
     Key("trajectory", "enter,space", "fold", "enter", "unfold or fold a step", "unfold"),
@@ -85,12 +117,42 @@ KEYS = (
     Key("find", "B", "nearest('bookmark', False)", "B", "bookmark or note before"),
     Key("find", "full_stop", "nearest('verdict', True)", ".", "next step with a verdict"),
     Key("find", "comma", "nearest('verdict', False)", ",", "step with a verdict before"),
-    Key("trajectory", "f,end", "follow", "f end", "go to the newest step and follow", "follow"),
-    Key("trajectory", "G", "follow", "G", "the same"),
+    Key("find", "ampersand", "filter", "&", "show only the steps that were found, or all again"),
+    Key("judging", "K", "judge('keep')", "K", "keep this step, or those that are chosen", "keep"),
+    Key("judging", "M", "judge('mask')", "M", "mask it: it will not be trained on", "mask"),
+    Key("judging", "minus", "judge('undecided')", "-", "take people's verdict on it back"),
+    Key("judging", "V", "choose", "V", "choose a range: move, then K or M", "range"),
+    Key("judging", "R", "reason", "R", "say why, for the verdict that stands"),
+    Key("judging", "Z,ctrl+z", "undo", "Z", "bring back what stood before your verdict", "undo"),
+    Key("judging", "H", "history", "H", "all that was said of this step"),
+    Key("marks", "m", "bookmark", "m", "bookmark this step for everybody; again: take it away",
+        "bookmark"),
+    Key("marks", "semicolon", "note", ";", "leave a note on this step for everybody"),
+    Key("marks", "L", "marks", "L", "list bookmarks and notes of everybody"),
+    Key("marks", "Y", "permalink", "Y", "copy the permalink of this step; again: its command"),
+    Key("trajectory", "f,end,G", "follow", "f end G", "go to the newest step and follow", "follow"),
     Key("trajectory", "g,home", "top", "g home", "go to the start"),
     Key("trajectory", "pagedown,ctrl+f", "page(1)", "pgdn", "a page on"),
     Key("trajectory", "pageup,ctrl+b", "page(-1)", "pgup", "a page back"),
     Key("find", "escape", "clear", "esc", "end the search"),
+    Key("home", "enter,space", "open", "enter", "open the rollout at the cursor", "open", True),
+    Key("home", "slash", "filter", "/", "filter by words as you type", "filter", True),
+    Key("home", "t", "group", "t", "under their tasks, or all in one list", "tasks"),
+    *(
+        Key("home", str(digit), f"digit({digit})", f"{digit}" if digit else "0 … 9",
+            "go to a rollout by its number", "", False, f"number-{digit}")
+        for digit in range(10)
+    ),
+    Key("home", "x", "mark", "x", "mark two rollouts of a task to compare", "mark"),
+    Key("home", "v", "compare", "v", "show the two that are marked side by side", "compare"),
+    Key("home", "c", "claim", "c", "look after a rollout, or hand it over", "claim"),
+    Key("home", "p", "steer('pause')", "p", "pause a rollout"),
+    Key("home", "r", "steer('resume')", "r", "resume a rollout"),
+    Key("home", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel a rollout (asks first)"),
+    Key("home", "escape", "back", "esc", "end the filter, or go back to the open rollout", "back"),
+    Key("since", "enter", "choose", "enter", "go to the step of a line", "step"),
+    Key("since", "escape", "screen.since", "esc", "fold it", "fold"),
+    Key("compare", "escape,backspace", "back", "esc", "back to home", "back"),
     Key("rollouts", "enter,space", "screen.choose_rollout", "enter", "open a rollout", "open",
         True),
     Key("files", "enter", "choose", "enter", "from a file to its changes, from there to the step",
@@ -118,44 +180,94 @@ KEYS = (
         "interrupt"),
     Key("question", "y", "answer(True)", "y", "yes", "yes"),
     Key("question", "n,escape,q,enter", "answer(False)", "n", "no", "no"),
+    Key("words", "escape", "leave", "esc", "leave it undone", "leave"),
     Key("composer", "escape", "leave", "esc", "back to the trajectory; the draft stays", "back"),
 )  # fmt: skip
 
 
+STEPS: tuple[Area, ...] = ("trajectory", "find", "judging", "marks")
+"""Areas of the steps, whose keys are hinted at together."""
+CHAINS: tuple[tuple[Area, ...], ...] = (
+    ("trajectory", "find", "judging", "marks", "watch", "app"),
+    ("rollouts", "watch", "app"),
+    ("terminals", "watch", "app"),
+    ("files", "watch", "app"),
+    ("queue", "watch", "app"),
+    ("home", "app"),
+    ("since", "watch", "app"),
+    ("compare", "app"),
+    ("composer",),
+    ("question",),
+    ("words",),
+)
+"""Areas whose keys can be pressed at the same place."""
+
+
+class _Registry:
+    """The keys that are in use."""
+
+    def __init__(self) -> None:
+        self.keys: tuple[Key, ...] = KEYS
+        self.asked = False
+
+
+_REGISTRY = _Registry()
+
+
+def use(keys: Iterable[Key]) -> None:
+    """Use a person's keys from now on: before any widget is imported, which takes its own then."""
+    wanted = tuple(keys)
+    if _REGISTRY.asked and wanted != _REGISTRY.keys:
+        raise RuntimeError("widgets have taken their keys already")
+    _REGISTRY.keys = wanted
+
+
+def of(*areas: Area) -> list[Key]:
+    """What can be done in these areas, area by area."""
+    return [one for area in areas for one in _REGISTRY.keys if one.area == area]
+
+
 def bindings(area: Area) -> list[BindingType]:
     """Textual bindings of one area."""
+    _REGISTRY.asked = True
     return [
         Binding(key, one.action, one.does, show=False, priority=one.priority)
-        for one in KEYS
-        if one.area == area
+        for one in of(area)
         for key in one.keys.split(",")
     ]
 
 
 def actions(area: Area) -> dict[str, str]:
     """Actions of one area by key, for a widget that must take keys in the order they came."""
-    return {key: one.action for one in KEYS if one.area == area for key in one.keys.split(",")}
+    return {key: one.action for one in of(area) for key in one.keys.split(",")}
 
 
 def hints(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
-    alone = area in ("composer", "question")
-    here: tuple[Area, ...] = (area, "find") if area == "trajectory" else (area,)
+    alone = area in ("composer", "question", "words")
+    here: tuple[Area, ...] = STEPS if area == "trajectory" else (area,)
     everywhere: tuple[Area, ...] = () if alone else ("watch", "app")
-    shown = [one for part in (here, everywhere) for one in KEYS if one.area in part]
-    return [(one.shown.split()[0], one.hint) for one in shown if one.hint]
+    if area in ("home", "compare"):
+        everywhere = ("app",)
+    return [(one.shown.split()[0], one.hint) for one in of(*here, *everywhere) if one.hint]
 
 
 TITLES: tuple[tuple[Area, str], ...] = (
     ("app", "Everywhere"),
+    ("home", "Home"),
+    ("compare", "Two side by side"),
     ("watch", "Everywhere at a rollout but in the composer"),
     ("trajectory", "Trajectory"),
     ("find", "Finding in the trajectory"),
+    ("judging", "Judging steps"),
+    ("marks", "Bookmarks and permalinks"),
+    ("since", "Since you were here"),
     ("rollouts", "Rollouts"),
     ("terminals", "Terminals"),
     ("files", "Files and searches"),
     ("queue", "Guidance"),
     ("composer", "Composer"),
     ("question", "Questions"),
+    ("words", "Questions that are answered with words"),
     ("lines", "Lists and texts"),
 )

@@ -1,7 +1,7 @@
 """Keeps the console up to date: a notice wakes it, and without notices a poll once a second.
 
 It says only that something was committed; what, is read from the database. Woken any number of
-times it calls at most ten times a second, and not at all while nothing changes.
+times it calls at most five times a second, and not at all while nothing changes.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ from houston_shared.store.async_reader import AsyncReader
 from houston_shared.wire import Notice
 
 POLL_SECONDS = 1.0
-COALESCE_SECONDS = 0.1
+COALESCE_SECONDS = 0.2
+LOW_SECONDS = 1.5
+"""The same over a narrow line."""
 
 
 class Pump:
@@ -27,8 +29,13 @@ class Pump:
         changed: Callable[[], Awaitable[None]],
         announced: Callable[[Notice], None],
         failed: Callable[[HoustonError], None],
+        pause: float = COALESCE_SECONDS,
     ) -> None:
-        """announced: called for every notice; must not block. failed: a read did not succeed."""
+        """announced: called for every notice; must not block. failed: a read did not succeed.
+
+        pause: seconds between two calls at least.
+        """
+        self._pause = pause
         self._home = home
         self._reader = reader
         self._changed = changed
@@ -62,7 +69,7 @@ class Pump:
                 self._failed(problem)
                 await asyncio.sleep(POLL_SECONDS)
                 continue
-            await asyncio.sleep(COALESCE_SECONDS)
+            await asyncio.sleep(self._pause)
             try:
                 await asyncio.wait_for(self._woken.wait(), POLL_SECONDS)
             except TimeoutError:

@@ -5,6 +5,7 @@ from textual.screen import Screen
 
 from houston_console.app.bars import HintBar, StatusBar
 from houston_console.app.drawing.lines import Tone
+from houston_console.app.keys import Area
 from houston_console.app.state import ConsoleState
 from houston_shared.errors import HoustonError
 
@@ -27,6 +28,11 @@ class HoustonScreen(Screen[None]):
 
     def body(self) -> ComposeResult:
         """What is between the two lines."""
+        raise NotImplementedError
+
+    @property
+    def area(self) -> Area:
+        """Where the focus is: which keys can be pressed."""
         raise NotImplementedError
 
     async def caught_up(self, changed: bool) -> None:

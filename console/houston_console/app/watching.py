@@ -58,7 +58,7 @@ class WatchScreen(HoustonScreen):
         self.reader, self.link = reader, link
         self.tabs = TabBar(id="tabs")
         self.selector = Selector(id="rollouts")
-        self.trajectory = TrajectoryArea(link.home, reader, id="trajectory")
+        self.trajectory = TrajectoryArea(link, reader, id="trajectory")
         self.guidance = GuidanceArea(outbox, link, id="guidance")
         self.files, self.terminals = Files(id="files"), Terminals(id="terminals")
         self.source: RolloutSource | None = None
@@ -173,6 +173,11 @@ class WatchScreen(HoustonScreen):
         self.say()
         self.files.follow(self.trajectory.transcript.cursor)
 
+    @property
+    def area(self) -> Area:
+        """The area with the focus."""
+        return self._area
+
     # --- areas -------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
@@ -238,15 +243,15 @@ class WatchScreen(HoustonScreen):
 
     async def on_rollout_list_chosen(self, message: RolloutList.Chosen) -> None:
         """A click on a rollout."""
-        await self._choose(message.rollout)
+        await self.choose(message.rollout)
 
     async def action_choose_rollout(self) -> None:
         """Open the rollout under the selector's cursor; keys behind this one wait for it."""
         under = self.selector.rollouts.under_cursor
         if under is not None and under.rollout is not None:
-            await self._choose(under.rollout.id)
+            await self.choose(under.rollout.id)
 
-    async def _choose(self, rollout: str) -> None:
+    async def choose(self, rollout: str) -> None:
         """Go to another rollout's steps: first the focus and the composer, then what is read."""
         self._go("trajectory")
         try:

@@ -1,0 +1,127 @@
+"""Every key has one meaning, can be changed by its person, and can be found by its words."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_console.app.comfort import commands
+from houston_console.app.comfort.keymap import as_toml, clashes, own_keys
+from houston_console.app.keys import KEYS
+from houston_shared.errors import ExitCode, HoustonError
+from tests.console.conftest import SMALL, Sit
+from tests.console.homes import HomeBuilder
+from tests.support.station import Station
+
+
+def test_no_key_means_two_things_in_one_place() -> None:
+    assert [(key, one.does, other.does) for key, one, other in clashes(KEYS)] == []
+
+
+def test_every_action_has_a_name_of_its_own() -> None:
+    names = [(one.area, one.name) for one in KEYS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "keys.toml"
+    path.write_text(text)
+    return path
+
+
+def test_what_is_printed_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
+    keys = own_keys(_file(tmp_path, as_toml(KEYS)))
+    assert {(one.area, one.name): one.keys for one in keys} == {
+        (one.area, one.name): one.keys for one in KEYS
+    }
+
+
+def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
+    text = '[find]\neye = "ctrl+e, ctrl+y"\n[watch]\narea-files = "9"\n'
+    keys = {(one.area, one.name): one for one in own_keys(_file(tmp_path, text))}
+    assert (keys["find", "eye"].keys, keys["find", "eye"].shown) == (
+        "ctrl+e,ctrl+y",
+        "ctrl+e ctrl+y",
+    )
+    assert keys["watch", "area-files"].keys == "9"
+    assert len(keys) == len(KEYS)
+    assert own_keys(tmp_path / "none.toml") == KEYS
+
+
+WRONG = {
+    "an unknown action": ('[find]\nfly = "f1"\n', "`[find] fly`, which is no action"),
+    "an unknown area": ('[moon]\neye = "v"\n', "`[moon] eye`, which is no action"),
+    "no key": ('[find]\neye = "shift-v"\n', "'shift-v', which is none"),
+    "no text": ("[find]\neye = 3\n", "something that is no text"),
+    "no table": ('eye = "v"\n', "outside a table"),
+    "two meanings": ('[find]\neye = "j"\n', "'j' with two meanings"),
+    "no TOML": ("[find\n", "not valid TOML"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
+    text, words = WRONG[name]
+    with pytest.raises(HoustonError) as raised:
+        own_keys(_file(tmp_path, text))
+    assert words in str(raised.value)
+    assert raised.value.code == ExitCode.CONFIGURATION
+
+
+def test_the_command_prints_the_keys_that_are_in_use(station: Station) -> None:
+    station.environment["XDG_CONFIG_HOME"] = str(station.folder / "config")
+    assert 'eye = "v"' in station.run("console", "--keymap").stdout
+    own = station.folder / "config" / "houston"
+    own.mkdir(parents=True)
+    _file(own, '[find]\neye = "ctrl+e"\n')
+    assert 'eye = "ctrl+e"' in station.run("console", "--keymap").stdout
+    _file(own, '[find]\nfly = "f"\n')
+    refused = station.run("console", code=int(ExitCode.CONFIGURATION))
+    assert "no action of the console" in refused.stderr
+
+
+FOUND = {
+    "pau": "pause this rollout",
+    "eye": "the eye: exactly what the model was given",
+    "nx err": "next error",
+    "theme ansi": "theme houston-ansi",
+}
+
+
+@pytest.mark.parametrize("typed", FOUND)
+def test_a_few_letters_find_a_command(typed: str) -> None:
+    found = commands.fitting(commands.here("trajectory", []), typed)
+    assert found[0].words == FOUND[typed]
+
+
+async def test_a_command_is_done_where_the_focus_was(builder: HomeBuilder, sit: Sit) -> None:
+    builder.start("r")
+    for number in range(1, 6):
+        builder.whole("r", number, "fine", success=number != 2)
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("ctrl+p")
+        await seat.write("error befo")
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 2, "at the error")
+        assert seat.app.focused is seat.transcript
+
+
+async def test_a_command_opens_another_rollout(builder: HomeBuilder, sit: Sit) -> None:
+    for name in ("r-one", "r-two"):
+        builder.start(name)
+        builder.whole(name, 1, f"I am {name}")
+    async with sit(builder.home, "r-one", SMALL) as seat:
+        await seat.press("ctrl+p")
+        await seat.write("open r")
+        await seat.press("enter")
+        await seat.until(lambda: "I am r-two" in seat.text(), "the other one")
+
+
+async def test_escape_and_a_theme(builder: HomeBuilder, sit: Sit) -> None:
+    builder.start("r")
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("ctrl+p", "escape")
+        assert seat.app.screen is seat.app.watching
+        await seat.press("ctrl+p")
+        await seat.write("colour")
+        await seat.press("enter")
+        await seat.until(lambda: seat.app.theme == "houston-colour-blind", "its colours")
