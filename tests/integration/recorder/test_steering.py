@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.recorder.protocol import Reported, StopAsked, Wanted
+from houston_daemon.recorder.upkeep import restored
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import records, wire
 from houston_shared.look_alike import spots
@@ -231,6 +232,7 @@ def test_a_worker_whose_machine_is_back_ends_no_pause_of_a_person(station: Stati
     assert state(station, worker.rollout)[1].startswith("person:")
     steer(person, worker.rollout, "resume")
     assert state(station, worker.rollout) == ("running", "")
+    assert verify(station.home).sound
 
 
 def test_what_waited_for_a_machine_is_looked_after_by_the_next_worker(station: Station) -> None:
@@ -242,6 +244,10 @@ def test_what_waited_for_a_machine_is_looked_after_by_the_next_worker(station: S
     station.worker(worker.rollout).say(wire.Moved, **away)
     station.restart()
     assert state(station, worker.rollout) == ("queued", "")
+    station.worker(worker.rollout).say(wire.Moved, **away)
+    station.stop()
+    assert restored.pause(station.home, "/old", "then") == [worker.rollout], "a person decides"
+    assert state(station, worker.rollout) == ("paused", "restore")
 
 
 def test_status_stop_and_drain(station: Station) -> None:

@@ -3,6 +3,7 @@
 Who reads disturbs nobody: the rollout may run. Who frees comes last: no worker is served any more.
 """
 
+import asyncio
 import contextlib
 import os
 import tarfile
@@ -10,7 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.freeing import Freed
@@ -49,7 +50,7 @@ class Machines:
 async def bring_back(there: There, rollout: str, commit: str, into: Path) -> list[str]:
     """Make the folder `into` what the workspace there was; the paths that it lacks.
 
-    Raises HoustonError, also where the machine is away, and OSError.
+    Raises HoustonError, also where the machine is away, and as `unpack` does.
     """
     into.parent.mkdir(parents=True, exist_ok=True)
     async with _reached(there, _hello(there, rollout, reads=True)) as host:
@@ -61,10 +62,18 @@ async def bring_back(there: There, rollout: str, commit: str, into: Path) -> lis
                     raise HoustonError(f"The host {there.host} sent less than it had packed.")
                 packed.write(part)
             packed.seek(0, os.SEEK_SET)
-            into.mkdir(exist_ok=True)
-            with tarfile.open(fileobj=packed) as tar:
-                tar.extractall(into, filter=_plain)
+            await asyncio.to_thread(unpack, packed, into)
     return list(made.lost)
+
+
+def unpack(packed: IO[bytes], into: Path) -> None:
+    """Unpack what another machine has sent; nothing leads out of `into`.
+
+    Raises OSError, and tarfile.TarError for what is no such file.
+    """
+    into.mkdir(exist_ok=True)
+    with tarfile.open(fileobj=packed) as tar:
+        tar.extractall(into, filter=_plain)
 
 
 async def log(
