@@ -8,9 +8,11 @@ allows cannot part.
 """
 
 import ast
+import contextlib
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
@@ -78,7 +80,65 @@ step and shown by `houston steps`, `houston rollout list` (of the last {last} st
 have not ended), both with `--json` too (`attention`: names; `attention_reasons`: by name, why), and
 counted in `houston_attention_total`. Thresholds are the task's, in [`[attention]`](task-file.md);
 0 turns a signal off. The set has version {version}; a step keeps the version that it was looked at
-with. Packages bring further ones ([extending](extending.md))."""
+with. Packages bring further ones ([extending](extending.md)); they weigh {unknown}."""
+NEED = SHARED / "need.py"
+NEED_INTRO = """\
+
+## Who needs a person
+
+The console and `houston rollout list` order rollouts by need (`need` and `reasons` in `--json`). A
+rollout weighs as its heaviest reason, from 0 to 100, and a tenth of each further one. A signal
+that somebody has had before them since (a console with a key pressed in the last minute) weighs
+half, and so does a rollout that somebody looks at now. Besides signals:
+
+| reason | weight |
+|---|---|
+| paused by `repair` or `host` (a person must decide) | {repair} |
+| paused by `restore` | {restore} |
+| failed, and nobody has looked at it since | {failed} |
+| about to finish low: `near_budget` with a best score under {low} | {low_finish} |
+| paused for the engine, or its worker waits for it | {engine} |
+| paused by another owner | {other} |
+| guidance was heard and nobody has seen what followed | {unanswered} |
+| guidance is queued for more than {minutes} minutes while the rollout runs | {unheard} |
+| its worker waits (a full disk) | {waits} |
+| queued, waiting for a GPU | {gpu} |
+| paused by a person | {person} |"""
+
+
+def constants(file: Path) -> dict[str, Any]:
+    """The literal values that a module gives to names at its top."""
+    found: dict[str, Any] = {}
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        target = node.target if isinstance(node, ast.AnnAssign) else target
+        with contextlib.suppress(ValueError):
+            value = ast.literal_eval(node.value) if target is not None else None  # type: ignore[attr-defined]
+            if isinstance(target, ast.Tuple):
+                found |= zip(map(ast.unparse, target.elts), value, strict=True)
+            elif target is not None:
+                found[ast.unparse(target)] = value
+    return found
+
+
+def need_section(known: dict[str, Any]) -> str:
+    """What weighs how much besides signals."""
+    paused = known["PAUSED"]
+    return NEED_INTRO.format(
+        repair=paused["repair"],
+        restore=paused["restore"],
+        engine=paused["engine"],
+        failed=known["FAILED"],
+        low=f"{known['LOW_SCORE']:g}",
+        low_finish=known["SIGNALS"]["low_finish"],
+        other=known["PAUSED_ELSE"],
+        person=known["PAUSED_BY_PERSON"],
+        unanswered=known["UNANSWERED"],
+        unheard=known["UNHEARD"],
+        minutes=known["UNHEARD_SECONDS"] // 60,
+        waits=known["WAITS"],
+        gpu=known["GPU"],
+    )
 
 
 def signals_page() -> str:
@@ -89,9 +149,11 @@ def signals_page() -> str:
     query = SHARED / "store" / "queries" / "attention.py"
     last = re.search(r"^LAST = (\d+)", query.read_text(encoding="utf-8"), re.M)
     assert version and last
-    told = SIGNALS_INTRO.format(version=version[1], last=last[1])
+    known = constants(NEED)
+    weights, unknown = known["SIGNALS"], known["UNKNOWN_SIGNAL"]
+    told = SIGNALS_INTRO.format(version=version[1], last=last[1], unknown=unknown)
     parts = ["# Attention", "", "<!-- written by docs/generate.py -->", "", told, ""]
-    parts += ["| signal | when |", "|---|---|"]
+    parts += ["| signal | when | weight |", "|---|---|---|"]
     for name, module, function in table:
         tree = ast.parse((SIGNALS / f"{module}.py").read_text(encoding="utf-8"))
         (found,) = (
@@ -99,8 +161,11 @@ def signals_page() -> str:
             for node in tree.body
             if isinstance(node, ast.FunctionDef) and node.name == function
         )
-        parts.append(f"| `{name}` | {' '.join((ast.get_docstring(found) or '').split())} |")
-    parts.append("| `snapshot_failed` | The step has no snapshot: what it did is not known. |")
+        said = " ".join((ast.get_docstring(found) or "").split())
+        parts.append(f"| `{name}` | {said} | {weights.get(name, unknown)} |")
+    lost = "The step has no snapshot: what it did is not known."
+    parts.append(f"| `snapshot_failed` | {lost} | {weights['snapshot_failed']} |")
+    parts.append(need_section(known))
     return "\n".join(parts) + "\n"
 
 

@@ -128,7 +128,8 @@ class Roles(Settings, frozen=True):
     """Start, stop, pause, resume and cancel rollouts and the daemon, and whatever annotators do,
     to what others wrote too. A task's evaluator runs as the daemon's user: trust them as it."""
     annotators: tuple[str, ...] = ()
-    """Guide agents, withdraw and edit what they said themselves, bookmarks and notes. Without a
+    """Guide agents, withdraw and edit what they said themselves, reorder what is queued, judge
+    steps, bookmarks, notes and claims. Without a
     name here every member of `daemon.group` is an annotator."""
     viewers: tuple[str, ...] = ()
     """Read only. Who is in `daemon.group` without any other role is a viewer."""
