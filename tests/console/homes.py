@@ -21,6 +21,7 @@ from houston_shared.records import (
     TaskRecord,
 )
 from houston_shared.store.bodies import (
+    Bookmarked,
     Delivery,
     GuidanceQueued,
     GuidanceWithdrawn,
@@ -28,6 +29,7 @@ from houston_shared.store.bodies import (
     StoredSample,
     StoredSpec,
     StoredState,
+    VerdictGiven,
 )
 from tests.support.written_home import WrittenHome, stored
 
@@ -209,6 +211,17 @@ class HomeBuilder(WrittenHome):
         """It is withdrawn."""
         self.event(Key(rollout), "withdraw", GuidanceWithdrawn(id=id, by="alice"))
         self._waiting[rollout].remove(id)
+
+    def judged(
+        self, rollout: str, first: int, last: int, verdict: Any, reason: str = "", **by: Any
+    ) -> None:
+        """Steps are kept or masked; by a person unless `source` is another."""
+        body = VerdictGiven(last=last, verdict=verdict, reason=reason, **{"by": "alice", **by})
+        self.event(Key(rollout, first), "verdict", body)
+
+    def marked(self, rollout: str, step: int, author: str, note: str = "") -> None:
+        """Somebody's bookmark, with a note where there is one."""
+        self.event(Key(rollout, step), "bookmark", Bookmarked(author=author, note=note))
 
     def fork_before(self, rollout: str, step: int, k: int, summary: str) -> None:
         """A new context begins."""

@@ -13,7 +13,10 @@ from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import line, span
 from houston_console.app.eye.eye import Eye
+from houston_console.app.judging.area import Judging
 from houston_console.app.keys import bindings
+from houston_console.app.link import Link
+from houston_console.app.marks.area import Marks
 from houston_console.app.messages import AskLine, Failed, GoTo, Told, say
 from houston_console.app.rollouts.listing import LAST_KNOWN, ending, own_name
 from houston_console.app.source import RolloutSource
@@ -23,7 +26,6 @@ from houston_console.app.transcript.searching import Search
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
-from houston_shared.home import Home
 from houston_shared.store import context
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout, resolve
@@ -43,11 +45,13 @@ class TrajectoryArea(Vertical):
             self.steps = steps
             self.done = done
 
-    def __init__(self, home: Home, reader: AsyncReader, **arguments: Any) -> None:
+    def __init__(self, link: Link, reader: AsyncReader, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.transcript = Transcript(id="transcript")
+        self.marks = Marks(self.transcript, link, lambda: self.source)
+        self.judging = Judging(self.transcript, link, lambda: self.source)
         self.prompt = Prompt(id="prompt", select_on_focus=False)
-        self._home = home
+        self._home = link.home
         self._reader = reader
         self.source: RolloutSource | None = None
         self.search: Search | None = None
@@ -59,7 +63,8 @@ class TrajectoryArea(Vertical):
 
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
-        yield self.transcript
+        with self.marks, self.judging:
+            yield self.transcript
         yield self.prompt
 
     def on_mount(self) -> None:
@@ -76,6 +81,7 @@ class TrajectoryArea(Vertical):
         """Let go of the rollout that is open; nothing of another was read yet."""
         self.end_search()
         self.source = source
+        self.judging.turn()
         self.transcript.clear()
         self.transcript.empty = line(span(" being read …", "dim"))
 
@@ -173,10 +179,26 @@ class TrajectoryArea(Vertical):
             self.search.stop()
             self.search, self.searching = None, ""
             self.transcript.mark([], "")
+            if self.transcript.folds.filtered:
+                self.transcript.filter(None)
 
     def action_clear(self) -> None:
-        """End the search."""
-        self.end_search()
+        """Choose no steps any more, show all of them again, end the search: one after the other."""
+        if self.judging.bench.anchor:
+            self.judging.turn()
+        elif self.transcript.folds.filtered:
+            self.transcript.filter(None)
+        else:
+            self.end_search()
+
+    def action_filter(self) -> None:
+        """Show only the steps that the search found, or all again."""
+        if self.transcript.folds.filtered:
+            self.transcript.filter(None)
+        elif self.transcript.hits:
+            self.transcript.filter(self.transcript.hits)
+        else:
+            say(self, Told("Search first (/): then only the steps that were found are shown."))
 
     async def on_trajectory_area_hits(self, message: Hits) -> None:
         """More was found."""
@@ -184,6 +206,8 @@ class TrajectoryArea(Vertical):
             return
         transcript = self.transcript
         transcript.hits = message.steps
+        if transcript.folds.filtered:
+            transcript.filter(message.steps)
         self.searching = "" if message.done else "…"
         say(transcript, Transcript.Moved())
         if message.steps and not self._jumped:

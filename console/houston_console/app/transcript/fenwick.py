@@ -13,6 +13,19 @@ class Fenwick:
         self._values = [1] * count
         self._tree = [0, *(i & -i for i in range(1, count + 1))]
 
+    @classmethod
+    def of(cls, heights: list[int]) -> "Fenwick":
+        """Rows with these heights, in one pass."""
+        made = cls()
+        made._values = heights
+        tree = [0, *heights]
+        for index in range(1, len(tree)):
+            parent = index + (index & -index)
+            if parent < len(tree):
+                tree[parent] += tree[index]
+        made._tree = tree
+        return made
+
     def __len__(self) -> int:
         return len(self._values)
 

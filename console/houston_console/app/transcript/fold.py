@@ -1,7 +1,8 @@
-"""Which rows are unfolded and how high they are: line numbers for the transcript.
+"""Which rows are shown, which unfolded, and how high they are: line numbers for the transcript.
 
 Folded rows are one line at any width, so heights are exact without reading anything. An unfolded
-row is one line high until it was laid out. No text and no widget is known here.
+row is one line high until it was laid out; one that is not shown has no line. No text and no widget
+is known here.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ class Folds:
         self._heights = Fenwick(rows)
         self._all_open = False
         self._flipped: set[int] = set()
+        self._only: set[int] | None = None
 
     def __len__(self) -> int:
         return len(self._heights)
@@ -29,8 +31,32 @@ class Folds:
         """Have at least `rows` rows; returns how many were added."""
         added = max(0, rows - len(self))
         for _ in range(added):
-            self._heights.append(1)
+            self._heights.append(self._least(len(self)))
         return added
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only some rows are shown."""
+        return self._only is not None
+
+    def only(self, rows: set[int] | None) -> None:
+        """Show these rows only, or all; what was laid out is to be laid out again."""
+        self._only = rows
+        self._again()
+
+    def shown(self, row: int, by: int = 1) -> int:
+        """`row`, or the nearest shown one in the direction `by`, else in the other; 0 for none."""
+        if not self.total or self._heights[row]:
+            return row if self.total else 0
+        line = self.top(row) if by > 0 else self.top(row) - 1
+        return self.at(max(0, min(line, self.total - 1)))[0]
+
+    def _least(self, row: int) -> int:
+        """Lines of a row that was not laid out."""
+        return int(self._only is None or row in self._only)
+
+    def _again(self) -> None:
+        self._heights = Fenwick.of([self._least(row) for row in range(len(self))])
 
     def is_open(self, row: int) -> bool:
         """Whether `row` is unfolded."""
@@ -43,14 +69,14 @@ class Folds:
         else:
             self._flipped.add(row)
         if not open:
-            self._heights.set(row, 1)
+            self._heights.set(row, self._least(row))
 
     def set_all(self, open: bool) -> None:
         """Fold or unfold every row."""
         self._all_open = open
         self._flipped.clear()
         if not open:
-            self._heights = Fenwick(len(self))
+            self._again()
 
     @property
     def all_open(self) -> bool:
@@ -59,7 +85,7 @@ class Folds:
 
     def measured(self, row: int, height: int) -> int:
         """An unfolded row was laid out; returns by how many lines it grew."""
-        return self._heights.set(row, height) if self.is_open(row) else 0
+        return self._heights.set(row, height) if self.is_open(row) and self._least(row) else 0
 
     def height(self, row: int) -> int:
         """Lines of `row`."""
@@ -75,8 +101,10 @@ class Folds:
 
     def between(self, first_line: int, count: int) -> Iterable[int]:
         """Rows that have a line among `count` lines from `first_line` on."""
-        if not len(self):
+        if not self.total:
             return range(0)
         first = self.at(first_line)[0]
         last = self.at(first_line + max(0, count - 1))[0]
-        return range(first, last + 1)
+        if self._only is None:
+            return range(first, last + 1)
+        return [row for row in sorted(self._only) if first <= row <= last]

@@ -45,7 +45,8 @@ def beside(what: Beside, width: int) -> list[Line]:
     found: list[Line] = []
     for number, given in enumerate(what.verdicts):
         found += _given(given, number == 0, width)
-    for mark in what.bookmarks:
+    noted = {(note.author, note.seq) for note in what.notes}
+    for mark in (one for one in what.bookmarks if (one.author, one.seq) not in noted):
         text = f"{BOOKMARK} {mark.author}, {local(mark.at)}"
         found.append(line(_INDENT, span(text, "key")))
     for note in what.notes:

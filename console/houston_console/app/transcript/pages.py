@@ -14,6 +14,10 @@ BLOCK = 64
 """Steps read at once: a little more than a screen."""
 BLOCKS = 64
 """Blocks kept."""
+GAP = 16
+"""Steps between two wanted ones that are read along with them."""
+SOME = 1_000
+"""Rows kept beside the blocks."""
 WRAPPED_LINES = 60_000
 """Lines of unfolded steps kept."""
 
@@ -23,16 +27,17 @@ class Pages:
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[int, dict[int, StepRow]] = OrderedDict()
+        self._some: OrderedDict[int, StepRow] = OrderedDict()
         self._wrapped: OrderedDict[int, list[Line]] = OrderedDict()
         self._lines = 0
         self._stale_rows: set[int] = set()
         self._stale_wrapped: set[int] = set()
 
     def row(self, step: int) -> StepRow | None:
-        """The folded row of `step`, when its block is here."""
+        """The folded row of `step`, when it is here."""
         block = self._blocks.get(step // BLOCK)
         if block is None:
-            return None
+            return self._some.get(step)
         self._blocks.move_to_end(step // BLOCK)
         return block.get(step)
 
@@ -51,6 +56,30 @@ class Pages:
         self._stale_rows.difference_update(range(first, first + BLOCK))
         while len(self._blocks) > BLOCKS:
             self._blocks.popitem(last=False)
+
+    def missing_rows(self, steps: Iterable[int]) -> list[tuple[int, int]]:
+        """First and last step of what to read so that just these `steps` have rows that are new."""
+        wanted = [s for s in steps if s > 0 and (s in self._stale_rows or self.row(s) is None)]
+        found: list[tuple[int, int]] = []
+        for step in wanted:
+            if found and step <= found[-1][1] + GAP:
+                found[-1] = (found[-1][0], step)
+            else:
+                found.append((step, step))
+        return found
+
+    def put_some(self, rows: Sequence[StepRow]) -> None:
+        """Keep rows that are no whole block."""
+        for row in rows:
+            block = self._blocks.get(row.step // BLOCK)
+            if block is None:
+                self._some[row.step] = row
+                self._some.move_to_end(row.step)
+            else:
+                block[row.step] = row
+            self._stale_rows.discard(row.step)
+        while len(self._some) > SOME:
+            self._some.popitem(last=False)
 
     def wrapped(self, step: int) -> list[Line] | None:
         """The lines of an unfolded step (0: the task), when they are here."""
@@ -85,7 +114,7 @@ class Pages:
     def touched(self, steps: Iterable[int]) -> None:
         """These steps have new events: what is kept of them is to be read again."""
         for step in steps:
-            if step // BLOCK in self._blocks:
+            if step // BLOCK in self._blocks or step in self._some:
                 self._stale_rows.add(step)
             if step in self._wrapped:
                 self._stale_wrapped.add(step)
@@ -93,4 +122,4 @@ class Pages:
     @property
     def held(self) -> tuple[int, int]:
         """Rows and wrapped lines in memory."""
-        return sum(map(len, self._blocks.values())), self._lines
+        return sum(map(len, self._blocks.values())) + len(self._some), self._lines

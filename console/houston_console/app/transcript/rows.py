@@ -28,6 +28,7 @@ from houston_shared.store.queries import aside
 
 ERROR, GUIDANCE, SCORE, FORK, ATTENTION = "✗", "✎", "★", "↳", "!"
 FOLDED, UNFOLDED, RUNNING = "▸", "▾", "◌"
+CHOSEN = "▌ "
 GUTTER = 8
 """Columns before the text of an unfolded step: marker, number, space."""
 _INDENT = Span(SafeText("   "))
@@ -47,6 +48,11 @@ def folded(row: StepRow, width: int, unfolded: bool = False) -> Line:
         span(" ".join(safe(row.thought).split()), "strong" if unfolded else "text"),
     )
     return spread(left, _right(row), width)
+
+
+def as_chosen(parts: Line) -> Line:
+    """A folded line of a step that a verdict would be on: a bar before it."""
+    return (span(CHOSEN, "title"), *parts[1:])
 
 
 def _flags(row: StepRow) -> list[Span]:

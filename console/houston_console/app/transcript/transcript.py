@@ -1,6 +1,8 @@
 """Moving in a trajectory, and folding its steps: the keys of the transcript."""
 
-from houston_console.app.drawing.lines import plain
+from collections.abc import Iterable
+
+from houston_console.app.drawing.lines import Line, line, plain, span
 from houston_console.app.keys import bindings
 from houston_console.app.messages import say
 from houston_console.app.transcript.view import TranscriptView
@@ -15,7 +17,7 @@ class Transcript(TranscriptView):
 
     def put_cursor(self, number: int) -> None:
         """Stand on the row `number`; its first line, and as much of it as fits, is visible."""
-        row = max(0, min(number, self.steps))
+        row = self.folds.shown(max(0, min(number, self.steps)), 1 if number > self.cursor else -1)
         if row != self.steps:
             self._let_go()
         changed, self.cursor = row != self.cursor, row
@@ -73,7 +75,7 @@ class Transcript(TranscriptView):
             self._scroll(round(self.scroll_y) - 1)
         elif self.cursor:
             self._let_go()
-            self.cursor -= 1
+            self.cursor = self.folds.shown(self.cursor - 1, -1)
             last = self.folds.top(self.cursor) + self.folds.height(self.cursor) - 1
             if last < round(self.scroll_y):
                 self._scroll(last)
@@ -127,3 +129,39 @@ class Transcript(TranscriptView):
         self.pages.drop_all_wrapped()
         self._redraw()
         self._scroll(self.folds.top(self.cursor) - self._height // 3)
+
+    # --- which steps are chosen, which are shown ------------------------------------------
+
+    def choose(self, anchor: int) -> None:
+        """Choose the steps from `anchor` to wherever the cursor goes; none with 0."""
+        self._anchor = anchor
+        self._strips.clear()
+        self.refresh()
+        say(self, self.Moved())
+
+    def filter(self, steps: Iterable[int] | None) -> None:
+        """Show these steps only, or all again; the one at the cursor, or the nearest, stays."""
+        self._let_go()
+        self.folds.only(None if steps is None else set(steps))
+        self.cursor = self.folds.shown(self.cursor)
+        self._redraw()
+        self._scroll(self.folds.top(self.cursor) - self._height // 3)
+
+    # --- what the frame says -----------------------------------------------------------------
+
+    def position(self, searching: str = "") -> Line:
+        """Where the cursor is, for the frame's lower edge; `searching` marks a count that grows."""
+        parts = [span(f"step {self.cursor} of {self.steps}", "dim")]
+        if self._anchor:
+            first, last = sorted((self._anchor, self.cursor))
+            parts.append(span(f"   ▌ {first}–{last} chosen", "title"))
+        if self.words:
+            place = sum(1 for hit in self.hits if hit <= self.cursor)
+            count = f"{place}/{len(self.hits)}{searching}"
+            only = "  only these" if self.folds.filtered else ""
+            parts.append(span(f"   /{self.words}  {count}{only}", "warning"))
+        if self.following:
+            parts.append(span("   following", "success"))
+        elif self.behind:
+            parts.append(span(f"   ▼ +{self.behind} step{'s' * (self.behind > 1)}", "guidance"))
+        return line(*parts)

@@ -7,7 +7,7 @@ change. It does not know where a source gets its rows from.
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from rich.style import Style
 from textual.cache import LRUCache
@@ -16,40 +16,22 @@ from textual.message import Message
 from textual.strip import Strip
 
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, Tone, block, line, plain, span
+from houston_console.app.drawing.lines import Line, Tone, block, plain, span
 from houston_console.app.drawing.marking import mark
 from houston_console.app.messages import Failed, say
 from houston_console.app.transcript import rows
 from houston_console.app.transcript.fold import Folds
 from houston_console.app.transcript.pages import Pages
 from houston_console.app.transcript.plans import Opening
-from houston_console.app.transcript.records import Beside, StepRow
+from houston_console.app.transcript.reading import Source
+from houston_console.app.transcript.records import StepRow
 from houston_shared.errors import HoustonError
-from houston_shared.records import StepRecord
 
 STRIPS = 4_000
 """Drawn lines kept: many screens."""
+UNBROKEN = 1_000_000
+"""Columns of a step that is copied: more than any line has."""
 Ending = tuple[str, Tone]
-
-
-class Source(Protocol):
-    """Where a trajectory's rows come from."""
-
-    async def rows(self, first: int, last: int) -> list[StepRow]:
-        """Folded rows of the steps `first` to `last` that there are."""
-        ...
-
-    async def record(self, step: int) -> StepRecord | None:
-        """Everything of one step; None when there is none."""
-        ...
-
-    async def opening(self) -> Opening:
-        """Row 0."""
-    async def beside(self, step: int) -> Beside:
-        """What people and judges said of one step."""
-        ...
-
-        ...
 
 
 class TranscriptView(LineView):
@@ -81,6 +63,7 @@ class TranscriptView(LineView):
         self._held_end = False
         """Whether the row that is being unfolded was the newest and followed."""
         self._ending: Ending = ("", "text")
+        self._anchor = 0
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -88,7 +71,7 @@ class TranscriptView(LineView):
         """Show nothing: another rollout is about to be read."""
         self.source, self.folds, self.pages = None, Folds(1), Pages()
         self.opening = Opening("", "", "")
-        self.cursor, self._ending = 0, ("", "text")
+        self.cursor, self._ending, self._anchor = 0, ("", "text"), 0
         self.words, self.needles, self.hits = "", [], []
         self._redraw()
 
@@ -116,11 +99,11 @@ class TranscriptView(LineView):
         self.pages.touched(touched)
         if self.following:
             near.update(range(max(1, steps - self._height), steps + 1))
-        for first, last in self.pages.missing_blocks(near):
+        for first, last in self._missing(near):
             found = await source.rows(first, last) if source else []
             if source is not self.source:
                 return
-            self.pages.put_rows(first, found)
+            self._keep(first, found)
         self.folds.grow(steps + 1)
         if self.following:
             self.cursor = steps
@@ -181,7 +164,32 @@ class TranscriptView(LineView):
         found = self.pages.row(row)
         if found is None or offset:
             return rows.loading(row, self.room) if not offset else ()
-        return rows.folded(found, self.room, self.folds.is_open(row))
+        parts = rows.folded(found, self.room, self.folds.is_open(row))
+        return rows.as_chosen(parts) if self.chosen(row) else parts
+
+    def chosen(self, row: int) -> bool:
+        """Whether a verdict would be on it: between where choosing began and the cursor."""
+        ends = sorted((self._anchor, self.cursor))
+        return bool(self._anchor) and ends[0] <= row <= ends[1]
+
+    def line_at(self, number: int) -> Line:
+        """One line of the whole, as it is folded now."""
+        if number >= self.folds.total:
+            return self.ending[number - self.folds.total]
+        return self.row_line(*self.folds.at(number))
+
+    async def copied(self) -> tuple[str, str]:
+        """Everything of the step at the cursor, its lines unbroken; of row 0 the task."""
+        source, row = self.source, self.cursor
+        if source is None:
+            return "nothing", ""
+        if row == 0:
+            return "the task", self.opening.instructions
+        found, record = self.pages.row(row), await source.record(row)
+        if found is None or record is None:
+            return "nothing", ""
+        lines = await asyncio.to_thread(rows.unfolded, found, record, UNBROKEN)
+        return f"step {row}", "\n".join(plain(one).rstrip() for one in lines)
 
     # --- drawing -----------------------------------------------------------------------------
 
@@ -191,11 +199,12 @@ class TranscriptView(LineView):
         if not self.line_count() or number >= self.line_count():
             return super().render_line(y)
         if number >= self.folds.total:
-            return self._draw(self.ending[number - self.folds.total], False)
+            ended = self._draw(self.ending[number - self.folds.total], False)
+            return self.with_selection(ended, number)
         row, offset = self.folds.at(number)
         if y == 0 and offset:
             offset = 0
-        key = (row, offset, self.size.width, row == self.cursor, self.has_focus)
+        key = (row, offset, self.size.width, row == self.cursor, self.has_focus, self.chosen(row))
         strip = self._strips.get(key)
         if strip is None:
             parts = self.row_line(row, offset)
@@ -204,7 +213,7 @@ class TranscriptView(LineView):
                 self._strips[key] = strip
             else:
                 self._fill_soon()
-        return strip
+        return self.with_selection(strip, number)
 
     def _draw(self, parts: Line, cursor: bool) -> Strip:
         under: Style | None = None
@@ -267,17 +276,29 @@ class TranscriptView(LineView):
 
     async def _fill_rows(self, source: Source) -> bool:
         near = list(self._near(3 * self._height))
-        missing = self.pages.missing_blocks(near)
+        missing = self._missing(near)
         for first, last in missing:
             found = await source.rows(first, last)
             if source is self.source:
-                self.pages.put_rows(first, found)
+                self._keep(first, found)
         if missing:
             self._strips.clear()
             self.refresh()
             # A step of which the database has no row (yet) must not be asked for for ever.
-            return not self.pages.missing_blocks(near)
+            return not self._missing(near)
         return False
+
+    def _missing(self, near: Iterable[int]) -> list[tuple[int, int]]:
+        """What to read, first and last step: whole blocks, but of few steps only these."""
+        if self.folds.filtered:
+            return self.pages.missing_rows(near)
+        return self.pages.missing_blocks(near)
+
+    def _keep(self, first: int, found: list[StepRow]) -> None:
+        if self.folds.filtered:
+            self.pages.put_some(found)
+        else:
+            self.pages.put_rows(first, found)
 
     def _near(self, lines: int) -> Iterable[int]:
         """Rows among `lines` lines around the middle of the screen."""
@@ -363,18 +384,3 @@ class TranscriptView(LineView):
         if self.following:
             self.following, self._seen = False, self.steps
             say(self, self.Moved())
-
-    # --- what the frame says -----------------------------------------------------------------
-
-    def position(self, searching: str = "") -> Line:
-        """Where the cursor is, for the frame's lower edge; `searching` marks a count that grows."""
-        parts = [span(f"step {self.cursor} of {self.steps}", "dim")]
-        if self.words:
-            place = sum(1 for hit in self.hits if hit <= self.cursor)
-            count = f"{place}/{len(self.hits)}{searching}"
-            parts.append(span(f"   /{self.words}  {count}", "warning"))
-        if self.following:
-            parts.append(span("   following", "success"))
-        elif self.behind:
-            parts.append(span(f"   ▼ +{self.behind} step{'s' * (self.behind > 1)}", "guidance"))
-        return line(*parts)

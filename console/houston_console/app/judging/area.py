@@ -1,0 +1,187 @@
+"""The keys that judge: around the transcript, so that they act on the step at its cursor.
+
+Verdicts do not wait for a daemon that is away, as guidance does: what was not taken is said, and
+the steps stay chosen.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from textual.containers import Vertical
+
+from houston_console.app.judging.bench import Bench, Deed, Range, reasoned
+from houston_console.app.judging.history import Said, history_lines
+from houston_console.app.keys import bindings
+from houston_console.app.link import Link
+from houston_console.app.messages import AskLine, Failed, Told, say
+from houston_console.app.source import RolloutSource
+from houston_console.app.transcript.transcript import Transcript
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store.queries import verdicts
+from houston_shared.wire import GiveVerdicts, JudgedSteps
+from houston_shared.wire_people import Judgement
+
+AWAY = "The daemon is away, and verdicts do not wait: {steps} stay as they were. Judge again then."
+DID: dict[Judgement, str] = {
+    "keep": "Kept {steps}.",
+    "mask": "Masked {steps}.",
+    "undecided": "Your verdict on {steps} is taken back.",
+}
+
+
+class Judging(Vertical):
+    """Around the transcript."""
+
+    BINDINGS = bindings("judging")
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        link: Link,
+        source: Callable[[], RolloutSource | None],
+        **arguments: Any,
+    ) -> None:
+        """source: the rollout that is open."""
+        super().__init__(**arguments)
+        self.bench = Bench()
+        self._transcript = transcript
+        self._link = link
+        self._source = source
+        self._turn = asyncio.Lock()
+
+    def turn(self) -> None:
+        """Another rollout was opened: nothing of it is chosen."""
+        self._choose(0)
+
+    # --- what is chosen ----------------------------------------------------------------------
+
+    def action_choose(self) -> None:
+        """Begin a range at the cursor, or end it."""
+        self._choose(0 if self.bench.anchor else self._transcript.cursor)
+
+    def _choose(self, anchor: int) -> None:
+        self.bench.anchor = anchor
+        self._transcript.choose(anchor)
+
+    def _chosen(self, pick: Callable[[str, int], Range | None]) -> Range | None:
+        source = self._source()
+        found = pick(source.rollout, self._transcript.cursor) if source else None
+        if source and found is None:
+            say(self, Told("The task is no step: only steps are judged."))
+        return found
+
+    # --- verdicts ----------------------------------------------------------------------------
+
+    def action_judge(self, verdict: Judgement) -> None:
+        """Keep, mask or leave undecided what is chosen, or the step at the cursor."""
+        source, steps = self._source(), self._chosen(self.bench.chosen)
+        if source is not None and steps is not None:
+            deed = self.bench.verdict(steps, verdict, source.seq)
+            self._later(self._give(source, deed, DID[verdict]))
+
+    async def _give(self, source: RolloutSource, deed: Deed, words: str) -> None:
+        steps = deed.steps
+        before = await source.read(verdicts.runs(steps.rollout, steps.first, steps.last))
+        seq = await self._send(deed)
+        if seq is not None:
+            self.bench.taken(deed, before, seq)
+            self._transcript.choose(0)
+            await self._show(source, steps)
+            more = "  R says why, Z takes it back." if "taken back" not in words else ""
+            say(self, Told(words.format(steps=steps.words) + more, good=True))
+
+    async def _send(self, deed: Deed) -> int | None:
+        """The event that says it now; None without a daemon. Raises HoustonError."""
+        if self._link.state == "down":
+            say(self, Told(AWAY.format(steps=deed.steps.words)))
+            return None
+        message = GiveVerdicts(
+            request=deed.request,
+            rollout=deed.steps.rollout,
+            steps=deed.given,
+            seen=deed.seen,
+            claimed=self._link.claimed,
+        )
+        try:
+            done = await self._link.ask(message)
+        except HoustonError as problem:
+            if problem.code == ExitCode.BUSY:
+                self.bench.doubtful = deed
+            raise
+        return getattr(done, "seq", 0)
+
+    async def _show(self, source: RolloutSource, steps: Range) -> None:
+        """Read them again at once; steps that a branch shares bring no event of the branch."""
+        if source is self._source():
+            touched = list(range(steps.first, steps.last + 1))
+            await self._transcript.grew(touched, self._transcript.steps)
+
+    def action_undo(self) -> None:
+        """Bring back what stood before the newest verdict that was given here."""
+        source = self._source()
+        if source is None:
+            return
+        found = self.bench.undo(source.rollout)
+        if found is None:
+            say(self, Told("Nothing to take back: no verdict was given at this console."))
+            return
+        self._later(self._undo(source, *found))
+
+    async def _undo(self, source: RolloutSource, done: Any, deed: Deed) -> None:
+        if await self._send(deed) is not None:
+            self.bench.undone(done)
+            await self._show(source, deed.steps)
+            say(self, Told(f"{deed.steps.words.capitalize()}: as it was before.", good=True))
+
+    # --- reasons and history -----------------------------------------------------------------
+
+    def action_reason(self) -> None:
+        """Ask why, for the verdict that stands; what was said last may be changed."""
+        source, steps = self._source(), self._chosen(self.bench.meant)
+        if source is not None and steps is not None:
+            self._later(self._ask_why(source, steps))
+
+    async def _ask_why(self, source: RolloutSource, steps: Range) -> None:
+        stands = await source.read(verdicts.runs(steps.rollout, steps.first, steps.last))
+        said = [one for one in stands if one.verdict != "undecided"]
+        if not said:
+            words = f"Nobody has judged {steps.words}: K keeps, M masks, then R says why."
+            say(self, Told(words))
+            return
+        what = " and ".join(sorted({one.verdict for one in said}))
+
+        async def answer(text: str) -> None:
+            self._later(self._reason(source, steps, stands, text))
+
+        say(self, AskLine(f"why {what} {steps.words}", answer, said[0].reason))
+
+    async def _reason(
+        self, source: RolloutSource, steps: Range, stands: tuple[JudgedSteps, ...], text: str
+    ) -> None:
+        deed = self.bench.deed(steps, reasoned(stands, text), source.seq)
+        await self._give(source, deed, "Noted why for {steps}.")
+
+    def action_history(self) -> None:
+        """Everything that was said of the step at the cursor."""
+        source, step = self._source(), self._transcript.cursor
+        if source is not None and step:
+            self._later(self._history(source, step))
+
+    async def _history(self, source: RolloutSource, step: int) -> None:
+        said = await source.read(verdicts.history(source.rollout, step, step))
+        found = (await source.read(verdicts.standing(source.rollout, step, step))).get(step, [])
+        self.app.push_screen(
+            Said(f"What was said of step {step}", lambda width: history_lines(said, found, width))
+        )
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """One deed after the other, and no key waits for any."""
+        self.run_worker(self._guarded(work), group="judging")
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        async with self._turn:
+            try:
+                await work
+            except HoustonError as problem:
+                say(self, Failed(problem))

@@ -1,0 +1,111 @@
+"""What is being judged, apart from any widget: the chosen range, what was done, how to undo it.
+
+Pure. What was sent and never answered is sent again under its own key, so that it counts once.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from houston_shared.wire import JudgedSteps
+from houston_shared.wire_people import Judgement
+
+UNDO = 100
+"""Deeds that can be taken back."""
+RANGES = 500
+"""Ranges that the daemon takes at once."""
+
+
+class Range(NamedTuple):
+    """Steps of one rollout, both ends included."""
+
+    rollout: str
+    first: int
+    last: int
+
+    @property
+    def words(self) -> str:
+        """`step 7`, or `steps 3 to 9`."""
+        if self.first == self.last:
+            return f"step {self.first}"
+        return f"steps {self.first} to {self.last}"
+
+
+class Deed(NamedTuple):
+    """What one message to the daemon says."""
+
+    request: str
+    steps: Range
+    given: tuple[JudgedSteps, ...]
+    seen: int
+
+
+class Done(NamedTuple):
+    """A deed that the daemon took, and what stood before it."""
+
+    steps: Range
+    before: tuple[JudgedSteps, ...]
+    seq: int
+
+
+@dataclass
+class Bench:
+    """One person's judging at one console."""
+
+    anchor: int = 0
+    """Where the chosen range begins; 0 while none is chosen."""
+    done: list[Done] = field(default_factory=list)
+    doubtful: Deed | None = None
+    """Sent, and not answered: whether it counts is not known."""
+
+    def chosen(self, rollout: str, cursor: int) -> Range | None:
+        """The steps that a verdict would be on; None at the task, which is no step."""
+        if not cursor:
+            return None
+        first, last = sorted((self.anchor or cursor, cursor))
+        return Range(rollout, first, last)
+
+    def meant(self, rollout: str, cursor: int) -> Range | None:
+        """The steps that a reason would be for: the chosen, or those just judged at the cursor."""
+        newest = self.done[-1].steps if self.done and not self.anchor else None
+        if newest and newest.rollout == rollout and newest.first <= cursor <= newest.last:
+            return newest
+        return self.chosen(rollout, cursor)
+
+    def deed(self, steps: Range, given: tuple[JudgedSteps, ...], seen: int) -> Deed:
+        """A message, or once more the one that was not answered when it says the same."""
+        again = self.doubtful
+        if again is not None and (again.steps, again.given) == (steps, given):
+            return again
+        return Deed(uuid.uuid4().hex, steps, given, seen)
+
+    def verdict(self, steps: Range, verdict: Judgement, seen: int) -> Deed:
+        """Keep, mask or leave undecided; without a reason."""
+        one = JudgedSteps(first=steps.first, last=steps.last, verdict=verdict)
+        return self.deed(steps, (one,), seen)
+
+    def taken(self, deed: Deed, before: tuple[JudgedSteps, ...], seq: int) -> None:
+        """The daemon has it: the range is chosen no longer, and it can be taken back."""
+        self.done = [*self.done, Done(deed.steps, before, seq)][-UNDO:]
+        self.anchor, self.doubtful = 0, None
+
+    def undo(self, rollout: str) -> tuple[Done, Deed] | None:
+        """The newest deed on this rollout, and what brings back what stood before it."""
+        found = next((one for one in reversed(self.done) if one.steps.rollout == rollout), None)
+        if found is None:
+            return None
+        return found, self.deed(found.steps, found.before[:RANGES], found.seq)
+
+    def undone(self, what: Done) -> None:
+        """It was taken back."""
+        self.done.remove(what)
+        self.doubtful = None
+
+
+def reasoned(stands: tuple[JudgedSteps, ...], reason: str) -> tuple[JudgedSteps, ...]:
+    """People's verdicts that stand, with another reason; what is undecided is left so."""
+    return tuple(
+        JudgedSteps(first=one.first, last=one.last, verdict=one.verdict, reason=reason)
+        for one in stands
+        if one.verdict != "undecided"
+    )

@@ -1,0 +1,1 @@
+"""Bookmarks, notes and permalinks: what people leave on steps for each other."""

@@ -1,0 +1,166 @@
+"""Judging steps: one key, ranges, reasons, undo; and what stands beside a step."""
+
+from houston_console.app.drawing.lines import plain
+from houston_console.app.judging.bench import Bench, Range, reasoned
+from houston_console.app.transcript import margin
+from houston_console.app.transcript.records import Beside
+from houston_shared import wire
+from houston_shared.store.queries import verdicts
+from houston_shared.store.queries.people import Bookmark, Note
+from houston_shared.store.queries.verdicts import Given
+from houston_shared.store.reader import Reader
+from houston_shared.wire import JudgedSteps
+from tests.console.conftest import LiveStation, Seat, Sit
+from tests.console.homes import HomeBuilder
+
+KEEP, MASK = (
+    JudgedSteps(first=3, last=3, verdict="keep"),
+    JudgedSteps(first=4, last=9, verdict="mask"),
+)
+
+
+def test_a_range_is_chosen_from_either_end_and_never_holds_the_task() -> None:
+    bench = Bench()
+    assert bench.chosen("r", 7) == Range("r", 7, 7)
+    assert bench.chosen("r", 0) is None
+    bench.anchor = 9
+    assert bench.chosen("r", 4) == Range("r", 4, 9)
+    assert bench.chosen("r", 12) == Range("r", 9, 12)
+
+
+def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:
+    bench = Bench()
+    steps = Range("r", 3, 9)
+    first = bench.verdict(steps, "mask", 40)
+    bench.doubtful = first
+    assert bench.verdict(steps, "mask", 55) == first
+    assert bench.verdict(steps, "keep", 55).request != first.request
+    bench.taken(first, (KEEP, MASK), 60)
+    assert bench.verdict(steps, "mask", 61).request != first.request
+
+
+def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -> None:
+    bench = Bench()
+    for rollout, before in (("r", KEEP), ("other", KEEP), ("r", MASK)):
+        bench.taken(bench.verdict(Range(rollout, 3, 9), "mask", 1), (before,), 70)
+    done, deed = bench.undo("r") or (None, None)
+    assert deed and (deed.given, deed.seen) == ((MASK,), 70)
+    assert done
+    bench.undone(done)
+    assert (bench.undo("r") or (0, deed))[1].given == (KEEP,)
+    assert bench.undo("none") is None
+
+
+def test_a_reason_is_for_what_was_just_judged_and_changes_no_verdict() -> None:
+    bench = Bench()
+    bench.taken(bench.verdict(Range("r", 3, 9), "mask", 1), (), 70)
+    assert bench.meant("r", 5) == Range("r", 3, 9)
+    assert bench.meant("r", 12) == Range("r", 12, 12)
+    assert bench.meant("other", 5) == Range("other", 5, 5)
+    undecided = JudgedSteps(first=10, last=12, verdict="undecided")
+    given = reasoned((KEEP, undecided, MASK), "copied the answer")
+    assert [(one.verdict, one.reason) for one in given] == [
+        ("keep", "copied the answer"), ("mask", "copied the answer"),
+    ]  # fmt: skip
+
+
+def test_a_step_says_who_judged_it_and_why_and_what_was_outranked() -> None:
+    given = (
+        Given(7, 1, "human", "keep", "ada", "it learns from the log", 0, 9),
+        Given(7, 1, "judge", "mask", "judge", "repeats step 5", 0, 8),
+        Given(7, 1, "rule", "mask", "blind_edit", "", 0, 7),
+    )
+    marks = (Bookmark("r", 7, "ben", 5, 0, "a turn"), Bookmark("r", 7, "ada", 6, 0))
+    notes = (Note(5, "r", 7, "ben", 0, "a turn"),)
+    said = "\n".join(plain(one) for one in margin.beside(Beside(given, marks, notes), 70))
+    assert "✓ keep by ada (person): it learns from the log" in said
+    assert "∅ mask by judge: repeats step 5  (outranked)" in said
+    assert "∅ mask by rule blind_edit, no reason given  (outranked)" in said
+    assert ("⚑ ada" in said, "¶ ben" in said, "⚑ ben" in said) == (True, True, False)
+    assert "│ a turn" in said
+
+
+def _stands(live: LiveStation, rollout: str) -> dict[int, str]:
+    with Reader(live.home) as reader:
+        by = reader.run(verdicts.standing(rollout))
+    return {step: f"{found[0].verdict} {found[0].reason}".strip() for step, found in by.items()}
+
+
+async def _until(seat: Seat, live: LiveStation, rollout: str, wanted: dict[int, str]) -> None:
+    await seat.until(lambda: _stands(live, rollout) == wanted, f"{wanted}")
+
+
+async def test_steps_are_kept_masked_explained_and_given_back(live: LiveStation, sit: Sit) -> None:
+    worker = live.working()
+    for step in range(1, 7):
+        worker.step(step)
+    rollout = worker.rollout
+    async with sit(live.home, rollout) as seat:
+        await seat.until(lambda: seat.app.state.link == "live", "the daemon")
+        await seat.press("K")
+        await _until(seat, live, rollout, {6: "keep"})
+        await seat.press("k", "V", "k", "k")
+        assert "▌ 3–5 chosen" in seat.frame("#trajectory")
+        assert sum("▌" in row for row in seat.lines()) == 3
+        await seat.press("M")
+        masked = {3: "mask", 4: "mask", 5: "mask", 6: "keep"}
+        await _until(seat, live, rollout, masked)
+        await seat.until(lambda: sum("∅h" in row for row in seat.lines()) == 3, "the column")
+        await seat.press("R")
+        await seat.write("no gain")
+        await seat.press("enter")
+        await _until(seat, live, rollout, {**dict.fromkeys((3, 4, 5), "mask no gain"), 6: "keep"})
+        await seat.press("enter")
+        await seat.until(lambda: "(person): no gain" in seat.text(), "why is this step masked?")
+        await seat.press("Z")
+        await _until(seat, live, rollout, masked)
+        await seat.press("ctrl+z")
+        await _until(seat, live, rollout, {6: "keep"})
+        await seat.press("H")
+        await seat.until(lambda: seat.app.screen.query("#said"), "the history")
+        await seat.until(lambda: "undecided" in seat.text("#said TextLines"), "all four words")
+        await seat.press("escape")
+        person = live.person()
+        other = wire.GiveVerdicts(
+            request="o", rollout=rollout, steps=(JudgedSteps(first=6, last=6, verdict="mask"),),
+            claimed="ben",
+        )  # fmt: skip
+        assert isinstance(person.ask(other), wire.Done)
+        await seat.until(lambda: any("∅h" in row for row in seat.lines()), "another's verdict")
+
+
+async def test_bookmarks_and_notes_are_for_everybody_and_are_listed(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = live.working()
+    for step in range(1, 4):
+        worker.step(step)
+    async with sit(live.home, worker.rollout) as seat:
+        await seat.until(lambda: seat.app.state.link == "live", "the daemon")
+        await seat.press("m")
+        await seat.until(lambda: "⚑" in seat.lines()[3], "a bookmark")
+        await seat.press("k", "semicolon")
+        await seat.write("here it turned")
+        await seat.press("enter")
+        await seat.until(lambda: "¶" in seat.lines()[2], "a note")
+        await seat.press("g", "L")
+        await seat.until(lambda: "here it turned" in seat.text("MarkList"), "the list")
+        await seat.press("enter")
+        assert seat.transcript.cursor == 2
+        await seat.until(lambda: "│ here it turned" in seat.text(), "the note, in the step")
+        await seat.press("j", "b")
+        assert seat.transcript.cursor == 3
+        await seat.press("m")
+        await seat.until(lambda: not any("⚑" in row for row in seat.lines()[1:]), "taken away")
+
+
+async def test_without_a_daemon_no_verdict_is_lost_unsaid(builder: HomeBuilder, sit: Sit) -> None:
+    with builder.bulk():
+        builder.start("r")
+        for step in range(1, 5):
+            builder.whole("r", step, "work")
+    async with sit(builder.home, "r") as seat:
+        await seat.until(lambda: seat.app.state.link == "down", "no daemon")
+        await seat.press("V", "k", "M")
+        await seat.until(lambda: "verdicts do not wait" in seat.bar("#hints"), "a sentence")
+        assert "▌ 3–4 chosen" in seat.frame("#trajectory")
