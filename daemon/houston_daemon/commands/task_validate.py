@@ -10,6 +10,7 @@ from houston_daemon.environments.observation import render
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox import activation
 from houston_daemon.service.rollouts import check_file, gpus, hidden, hosts
+from houston_daemon.service.script_checks import refused
 from houston_daemon.service.task_checks import check_names
 from houston_daemon.service.trial import evaluate
 from houston_shared import out, task_keys
@@ -20,6 +21,8 @@ from houston_shared.secret_values import install
 from houston_shared.task import LoadedTask, Task, load_task
 from houston_shared.task_tables import DATA, Evaluate
 
+WARNINGS = 5
+"""Calls of a script that are named."""
 _SHELL_WORDS = frozenset("|&;<>()$`\\\"'*?[#~=%{")
 
 
@@ -65,6 +68,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.line(f"{task.file}: {task.task.name} can be started")
         for key, value in found.items():
             out.line(f"  {key:<12} {value}")
+    if engine:
+        _warn_of_script(loaded, arguments.engine, task.task)
     for where, name in task_keys.missing(task.task):
         out.note(
             f"warning: `{where}` names {name}, which is no secret of this shell; `houston rollout "
@@ -102,6 +107,18 @@ def _engine(loaded: Loaded, name: str | None) -> str:
     return f"{chosen} (kind {engine.kind}, not asked)" if name else ""
 
 
+def _warn_of_script(loaded: Loaded, name: str | None, task: Task) -> None:
+    engine = loaded.engine(name or loaded.config.default_engine)
+    catalog = kind(task.environment).catalog
+    if engine.kind != "script" or catalog is None:
+        return
+    said = refused(Path(engine.path), catalog(task))
+    for one in said[:WARNINGS]:
+        out.note(f"warning: {engine.path}: {one}")
+    if len(said) > WARNINGS:
+        out.note(f"warning: {len(said) - WARNINGS} more calls would be refused.")
+
+
 def findings(task: LoadedTask) -> dict[str, str]:
     """What the task names, as found on this machine. Raises ConfigurationError."""
     definition = task.task
@@ -126,7 +143,7 @@ def findings(task: LoadedTask) -> dict[str, str]:
     return {
         "instructions": f"{len(task.instructions)} characters",
         "environment": definition.environment,
-        "tools": ", ".join(definition.tools) or "all of the environment",
+        "tools": _tools(definition),
         "sandbox": definition.mapped.kind,
         "workspace": _workspace(task),
         "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "
@@ -134,6 +151,14 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "evaluator": evaluator,
         **{name: said for name, said in given.items() if said},
     }
+
+
+def _tools(task: Task) -> str:
+    """Their names, where they are known before the environment is open."""
+    catalog = kind(task.environment).catalog
+    if catalog is None:
+        return ", ".join(task.tools) or "all of the environment, which names them as it opens"
+    return ", ".join(tool.name for tool in catalog(task).tools)
 
 
 def _web(task: Task) -> str:

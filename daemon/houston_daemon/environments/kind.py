@@ -6,6 +6,7 @@ The module that holds it imports lightly: what the environment needs is imported
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from houston_daemon.environments.arguments import Catalog
 from houston_daemon.environments.protocol import Environment, Gpus, WaitingForSlot
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask, Task
@@ -53,3 +54,5 @@ class EnvironmentKind:
     """Whether the agent works in a workspace, without which a rollout cannot go on."""
     sandbox: bool = False
     """Whether it runs processes in the task's sandbox."""
+    catalog: Callable[[Task], Catalog] | None = None
+    """Its actions for a task, where they are known before it is open; for `task validate`."""

@@ -59,6 +59,19 @@ def test_what_of_an_environment_is_not_run_is_said(station: Station) -> None:
     assert told["activate"].startswith("env (not run: cuda.sh;")
 
 
+def test_a_script_is_held_against_the_tools(station: Station) -> None:
+    task = station.task("probe")
+    calls = [("sleep_time", {}), ("run_command", {"cmd": "ls"}), ("think", {"thought": "x"})]
+    steps = [{"calls": [{"name": name, "arguments": given}]} for name, given in calls]
+    engine = station.script(steps)
+    done = station.run("task", "validate", str(task), "--engine", engine)
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 2, done.stderr
+    assert "step 1: There is no tool 'sleep_time'" in warned[0]
+    assert "step 2: run_command has no argument" in warned[1]
+    assert "run_command, input_in_session" in done.stdout
+
+
 def test_hints_are_shown_only_where_somebody_asks(station: Station) -> None:
     task = station.task("hinted")
     task.write_text(task.read_text() + '\n[hints]\ntext = "Look at line 3."\n')

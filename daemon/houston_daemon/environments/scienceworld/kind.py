@@ -1,8 +1,9 @@
 """scienceworld, as it is registered."""
 
+from houston_daemon.environments.arguments import Catalog
 from houston_daemon.environments.kind import EnvironmentKind, Making
 from houston_daemon.environments.protocol import Environment
-from houston_shared.task import LoadedTask
+from houston_shared.task import LoadedTask, Task
 
 
 def _make(making: Making) -> Environment:
@@ -18,4 +19,12 @@ def _check(task: LoadedTask) -> None:
     check_task(task)
 
 
-KIND = EnvironmentKind(make=_make, check=_check, scores=lambda task: True, secret_score=True)
+def _catalog(task: Task) -> Catalog:
+    from houston_daemon.environments.simulation.catalog import catalog
+
+    return catalog(task)
+
+
+KIND = EnvironmentKind(
+    make=_make, check=_check, scores=lambda task: True, secret_score=True, catalog=_catalog
+)

@@ -1,8 +1,9 @@
 """The workstation, as it is registered."""
 
+from houston_daemon.environments.arguments import Catalog
 from houston_daemon.environments.kind import EnvironmentKind, Making
 from houston_daemon.environments.protocol import Environment
-from houston_shared.task import LoadedTask
+from houston_shared.task import LoadedTask, Task
 
 
 def _make(making: Making) -> Environment:
@@ -17,4 +18,10 @@ def _check(task: LoadedTask) -> None:
     catalog(task.task)
 
 
-KIND = EnvironmentKind(make=_make, check=_check, workspace=True, sandbox=True)
+def _catalog(task: Task) -> Catalog:
+    from houston_daemon.environments.workstation.catalog import catalog
+
+    return catalog(task)
+
+
+KIND = EnvironmentKind(make=_make, check=_check, workspace=True, sandbox=True, catalog=_catalog)
