@@ -18,7 +18,7 @@ def test_the_manuals_task_can_be_tried(station: Station) -> None:
     (folder / "numbers").mkdir()
     (folder / "task.toml").write_text(TASK)
     (folder / "evaluate.py").write_text(EVALUATOR)
-    baseline = station.json("task", "validate", "mean", "--run")[0]["evaluation"]
+    baseline = station.run("task", "validate", "mean", "--run").stdout
     assert "overall_score: 0 of 100 (3 submissions left)" in baseline
     solution = station.json("task", "validate", "mean", "--run", "mean/solution")[0]["evaluation"]
     assert "overall_score: 100 of 100" in solution

@@ -35,10 +35,8 @@ def test_an_evaluator_can_be_tried_on_any_folder(station: Station) -> None:
     task = station.task("probe", budget="evaluations = 0")
     text = task.read_text().replace("[evaluate]", '[evaluate]\nrequired = ["answer.txt"]')
     task.write_text(f'domain = "loss-design"\n{text}')
-    done = station.run("task", "validate", str(task), "--run", code=1)
-    assert "lacks answer.txt" in done.stdout
-    swallowed = station.run("task", "validate", "--run", str(task), code=1)
-    assert swallowed.stdout == done.stdout
+    done = station.run("task", "validate", "--run", str(task), code=1)
+    assert "lacks answer.txt" in done.stdout, "a word after --run may be the task"
     assert "houston task validate FILE" in station.run("task", "validate", code=2).stderr
     (station.folder / "mine").mkdir()
     (station.folder / "mine/answer.txt").write_text("42\n")
