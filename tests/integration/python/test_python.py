@@ -86,6 +86,12 @@ async def test_what_code_prints_and_its_last_value_are_shown(bench: Bench) -> No
         assert "error_type" in result.fields and not result.fields["error_type"], name
 
 
+FORGED = r"""
+import os
+for number in range(3, 20):
+    try: os.write(number, b'{"error_type": "\xff"')
+    except OSError: pass
+"""
 FAILED = {
     "an exception": ("def f():\n    return 1 / 0\nprint('before')\nf()", "ZeroDivisionError",
                      ["before", 'File "<code>", line 4', "return 1 / 0", "division by zero"]),
@@ -96,6 +102,7 @@ FAILED = {
     "endless recursion": ("def f(): return f()\nf()", "RecursionError", ["more times"]),
     "an exit that says why": ("import sys\nsys.exit('wrong')", "SystemExit", ["wrong"]),
     "a crash": ("import os\nos.kill(os.getpid(), 11)", "Killed", ["SIGSEGV"]),
+    "its own words in the report": (FORGED, "Killed", ["without a word"]),
     "an exception without words": ("class E(Exception):\n def __str__(self): 1/0\nraise E",
                                    "E", ["line 3"]),
     "an input that nobody gives": ("input('n? ')", "EOFError", ["n? "]),

@@ -79,7 +79,7 @@ def test_workers_share_it(file: Path) -> None:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.parametrize("harm", ["no database", "cut", "folder", "held"])
+@pytest.mark.parametrize("harm", ["no database", "cut", "folder", "held", "flipped"])
 async def test_a_file_that_cannot_be_used_never_fails_a_search(
     file: Path, providers: Providers, harm: str
 ) -> None:
@@ -94,6 +94,10 @@ async def test_a_file_that_cannot_be_used_never_fails_a_search(
     elif harm == "folder":
         file.unlink()
         file.mkdir()
+    elif harm == "flipped":  # one bit of a word: it is no text any more
+        with sqlite3.connect(file) as holder:
+            (hits,) = holder.execute("SELECT hits FROM answers").fetchone()
+            holder.execute("UPDATE answers SET hits = ?", (hits.replace(b"Page", b"\xd0age"),))
     else:  # all that is there belongs to a form that nobody knows
         with sqlite3.connect(file) as holder:
             holder.execute("DROP TABLE answers")

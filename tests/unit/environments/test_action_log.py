@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.simulation.log import ActionLog, Beginning, Turn
+from houston_daemon.environments.simulation.log import ActionLog, Beginning, Damaged, Turn
 
 
 def turn(call: str) -> Turn:
@@ -28,3 +28,14 @@ def test_a_turn_that_was_written_in_part_does_not_spoil_the_next(tmp_path: Path)
     found = ActionLog(tmp_path / "world.jsonl")
     found.load()
     assert [one.call for one in found.turns] == [one.call for one in log.turns] == ["1.0", "3.0"]
+
+
+def test_a_log_with_a_flipped_bit_is_called_damaged(tmp_path: Path) -> None:
+    """Some flips make bytes that are no text, which msgspec says in other words."""
+    file = tmp_path / "world.jsonl"
+    log = ActionLog(file)
+    log.begin(Beginning(settings={"task": "boil"}, hash="1" * 24))
+    log.add(turn("1.0"))
+    file.write_bytes(file.read_bytes().replace(b"look", b"\xecook"))
+    with pytest.raises(Damaged):
+        ActionLog(file).load()

@@ -182,7 +182,7 @@ class Session:
     def _found(self) -> State | None:
         try:
             return load(self._file)
-        except (OSError, msgspec.MsgspecError) as problem:
+        except (OSError, ValueError) as problem:
             raise HoustonError(
                 f"The record of the session cannot be read ({type(problem).__name__}).",
                 "The rollout cannot go on.",

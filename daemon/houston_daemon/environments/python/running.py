@@ -79,7 +79,7 @@ class PythonTool:
             return _Report("TimeoutError", limit)
         try:
             return msgspec.json.decode(done.stderr, type=_Report)
-        except msgspec.MsgspecError:
+        except ValueError:  # the code can write there, too
             said = done.stderr.decode("utf-8", "replace")[-2_000:]
             log.warning("code ended with %s: %s", done.exit_code, said)
             return _Report("Killed", f"the process ended without a word ({_end(done.exit_code)})")

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from houston_daemon.environments.observation import Failed, Observation
 from houston_daemon.environments.protocol import Standing
 from houston_daemon.environments.questions.observations import Answered, TooLate
@@ -65,7 +63,7 @@ class Answering:
                 if parent is None:
                     raise gone(f"what {self._spec.parent} was asked is no longer on the host")
                 found = self._keep(State(parent.question, parent.index))
-        except (OSError, msgspec.MsgspecError) as problem:
+        except (OSError, ValueError) as problem:
             raise gone(f"its state cannot be read ({type(problem).__name__})") from None
         if found is None and begun:
             raise gone("its question is no longer on the host")

@@ -88,7 +88,7 @@ class Answers:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(self._opened()) as database:
                 return work(database)
-        except (sqlite3.Error, OSError, msgspec.MsgspecError) as problem:
+        except (sqlite3.Error, OSError, ValueError) as problem:
             log.warning("the kept answers in %s are not used: %s", self._file, problem)
             return None
 

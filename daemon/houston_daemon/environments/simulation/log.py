@@ -71,7 +71,7 @@ class ActionLog:
             if lines:
                 self.beginning = msgspec.json.decode(lines[0], type=Beginning)
             self.turns = [msgspec.json.decode(line, type=Turn) for line in lines[1:]]
-        except msgspec.MsgspecError:
+        except ValueError:  # msgspec's own, and bytes that are no UTF-8
             raise Damaged(f"{self._file} is damaged") from None
         return data, whole
 

@@ -14,6 +14,9 @@ _OWN = frozenset({
     "replay", "verify",
 })  # fmt: skip
 """Commands to the interpreter, not to the world; some would write a file."""
+_KEYS = re.compile(r"[\\\x00-\x1f\x7f]")
+"""A backslash begins a hot key of the interpreter (undo, new game, recording), and hangs it like
+the others here do."""
 _CLAUSE = re.compile(r"[.,;]|\bthen\b")
 """Between commands on one line."""
 
@@ -40,6 +43,8 @@ class TextWorldSimulator:
 
     def refused(self, action: str) -> str:
         """What would leave the game or take back what was done in it."""
+        if _KEYS.search(action):
+            return "An action has no backslash and no control character in it."
         words = (clause.split() for clause in _CLAUSE.split(action.lower()))
         if own := [first for first, *_ in filter(None, words) if first in _OWN]:
             return f"{own[0]} is not offered: a rollout is one game. Go on from here, or finish."
