@@ -532,8 +532,16 @@ async def test_no_room_is_no_workspace_without_files(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))  # as a disk that is almost full
     try:
-        with pytest.raises(HoustonError, match="cannot be brought back: File too large"):
+        with pytest.raises(HoustonError, match="into cannot be written: File too large"):
             bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into", workspace)
+        (tmp_path / "given").mkdir()
+        with pytest.raises(HoustonError, match="given cannot be written: File too large"):
+            bring_back(tmp_path / "shadow", taken.commit, tmp_path / "given", workspace)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "into").exists(), "half of it would be in the way of another try"
+    assert list((tmp_path / "given").iterdir()) == []
+    with pytest.raises(HoustonError, match="Repository not found"):
+        bring_back(tmp_path / "freed", taken.commit, workspace)
+    assert len(list(workspace.iterdir())) == 2, "what somebody has there stays"
     assert bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into") == []

@@ -4,13 +4,14 @@ The rollout may run meanwhile: objects of its repository only ever come. It writ
 that is not the rollout's workspace, and says what it could not bring back.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pygit2
 
-from houston_daemon.hosts import sparse_copy
+from houston_daemon.hosts import emptying, sparse_copy
 from houston_daemon.hosts.snapshots import restoring
 from houston_daemon.hosts.snapshots.beneath import Beneath
 from houston_daemon.hosts.snapshots.tree_names import shown
@@ -23,8 +24,9 @@ def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) 
 
     live: the workspace itself: a large file of which there is no copy is taken from there while it
     still is what it was (size and time). Raises HoustonError when there is no such snapshot, or no
-    room for it.
+    room for it; an `into` that was not there, or empty, is so again.
     """
+    before = _standing(into)
     try:
         repo = pygit2.Repository(str(shadow))
         found = repo[commit]
@@ -32,12 +34,38 @@ def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) 
         if lost and live is not None and live.is_dir():
             lost = _from_live(lost, about_of(found).beside, live, into)
         return lost
-    except (KeyError, ValueError, OSError, pygit2.GitError) as problem:
+    except OSError as problem:
+        _take_away(into, before)
+        raise HoustonError(
+            f"{into} cannot be written: {problem.strerror}.", "No workspace was made."
+        ) from problem
+    except (KeyError, ValueError, pygit2.GitError) as problem:
+        _take_away(into, before)
         raise HoustonError(
             f"The snapshot {commit[:12]} in {shadow} cannot be brought back: {_why(problem)}.",
             "No workspace was made.",
             "Snapshots of a rollout go with: houston rollout clean --snapshots",
         ) from problem
+
+
+def _standing(into: Path) -> str:
+    """What there is of a folder: `missing`, `empty`, or `full` for all else."""
+    try:
+        return "full" if any(into.iterdir()) else "empty"
+    except FileNotFoundError:
+        return "missing"
+    except OSError:
+        return "full"
+
+
+def _take_away(into: Path, before: str) -> None:
+    """Remove what was begun, but nothing where something stood before."""
+    if before == "full":
+        return
+    with contextlib.suppress(OSError):
+        emptying.remove(into)
+        if before == "empty":
+            into.mkdir()
 
 
 def _from_live(lost: list[str], beside: Mapping[str, Beside], live: Path, into: Path) -> list[str]:
@@ -50,9 +78,7 @@ def _from_live(lost: list[str], beside: Mapping[str, Beside], live: Path, into: 
 
 
 def _why(problem: Exception) -> str:
-    if isinstance(problem, KeyError):
-        return "it is not there"
-    return (problem.strerror if isinstance(problem, OSError) else "") or str(problem)
+    return "it is not there" if isinstance(problem, KeyError) else str(problem)
 
 
 def _copied(source: Beneath, target: Beneath, path: str, recorded: Beside) -> bool:
