@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,15 @@ async def test_an_evaluator_that_hangs_is_ended(make_station: MakeStation) -> No
     result = await station("eval")
     assert (result.fields["state"], result.fields["counted"]) == ("failed", False)
     assert "longer than 0.7 s" in result.text
+
+
+async def test_a_task_whose_folder_is_gone_is_said_so(
+    make_station: MakeStation, tmp_path: Path
+) -> None:
+    station = await make_station("print(1)")
+    (tmp_path / "task").rename(tmp_path / "moved")
+    result = await station("eval")
+    assert "The task's folder, where its evaluator lies, is not there now." in result.text
 
 
 PRIVATE = """

@@ -19,6 +19,7 @@ from houston_daemon.environments.workstation.evaluation.observations import Scor
 from houston_daemon.environments.workstation.evaluation.scoring import Malformed, read_score
 from houston_daemon.environments.workstation.evaluation.slots import Slots
 from houston_daemon.hosts.protocol import Finished, Host
+from houston_shared.config_hosts import LOCAL
 from houston_shared.faults import point
 from houston_shared.safe_text import safe
 from houston_shared.task import Task
@@ -74,6 +75,8 @@ class Evaluation:
             return Failed(error="This task has no evaluator; finish when the work is done.")
         if standing.evaluations >= limit:
             return Failed(error=f"All {limit} submissions are used.")
+        if self._host.name == LOCAL and not self._folder.is_dir():
+            return Failed(error="The task's folder, where its evaluator lies, is not there now.")
         seconds = self._seconds(standing)
         if seconds <= 0:
             return Failed(error="The time that evaluations may take is used.")
