@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--at", type=options.positive, metavar="STEP", help="last step both share; or R@STEP"
     )
     parser.add_argument(
-        "--guidance", default="", metavar="TEXT", help="for the first observation of the branch"
+        "--guidance", metavar="TEXT", help="for the first observation of the branch"
     )
     options.speaker(parser)
     options.as_json(parser, "one JSON object: rollout, task, state, parent, guidance")
@@ -28,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Queue it and print its id; the rollout itself goes on as it does."""
-    text = str(arguments.guidance).strip("\n")
-    if arguments.guidance and not text.strip():
+    text = (arguments.guidance or "").strip("\n")
+    if arguments.guidance is not None and not text.strip():
         raise HoustonError(
             "There is no text to say.", "No branch was started.", code=ExitCode.USAGE
         )

@@ -144,6 +144,13 @@ def test_what_cannot_be_branched_is_said(
     assert cause in done.stderr
 
 
+def test_a_branch_with_nothing_to_say_is_a_mistake(place: Station, parent: str) -> None:
+    """Such as of a script whose variable is empty: it would start one that nobody guides."""
+    for nothing in ("", " \n"):
+        done = place.run("rollout", "branch", parent, "--at", "1", "--guidance", nothing, code=2)
+        assert "no text to say" in done.stderr
+
+
 def test_a_step_or_a_submission_can_be_written_into_a_folder(
     place: Station, parent: str, tmp_path: Path
 ) -> None:
