@@ -15,6 +15,7 @@ import pytest
 from houston_daemon.commands.task_new import TEMPLATES
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
+from houston_daemon.environments.workstation.evaluation.scoring import read_score
 from houston_shared.records import Call, Result, RolloutSpec
 from houston_shared.task import LoadedTask, load_task
 from houston_shared.task_tables import Domain
@@ -28,7 +29,7 @@ RESEARCH = {
 QUIET = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 SOLUTION = "/proc/self/cwd/held_out/test.jsonl"
 """Where a link leads to what an evaluator compares with, once the evaluator follows it."""
-NONSENSE = (b"nonsense", b"", b'{"a": 1}\n', b"[1, 2, 2]", b"__import__('os')", b"\x00\xff")
+NONSENSE = (b"nonsense", b"", b'{"a": 1}\n', b"[1, 2, 2]", b"__import__('os')", b"\x00\xff", b"[" * 9_999)
 
 
 def test_every_domain_of_research_has_a_task() -> None:
@@ -144,6 +145,18 @@ def test_nonsense_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (1, ""), text
         assert done.stdout.startswith(f"{evaluate.required[0]} cannot be used: "), text
+
+
+@pytest.mark.parametrize("text", [*NONSENSE, b"[[]]", b'[["a", "b"]]', b'[["a", 1e999]]', b"7"])
+def test_the_first_task_scores_nonsense_and_says_what_is_wrong(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "answer.json").write_bytes(text)
+    done = subprocess.run(
+        [sys.executable, TEMPLATES / "count-words" / "evaluate.py"], timeout=60, check=True,
+        env={**QUIET, "WORKSPACE": str(tmp_path)}, capture_output=True,
+    )  # fmt: skip
+    score, metrics = read_score(done.stdout)
+    assert score == 0
+    assert metrics["problem"].startswith("answer.json must hold one JSON list")
 
 
 LOOK = (

@@ -19,7 +19,7 @@ def read(file: Path, wanted: set[str]) -> dict[str, str]:
         try:
             row = json.loads(line)
             key, text = str(row["id"]), row["answer"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"line {number} is no object with `id` and `answer`") from None
         if not isinstance(text, str) or len(text) > LONGEST:
             raise ValueError(f"the answer of line {number} is no text of at most {LONGEST} letters")

@@ -22,7 +22,7 @@ def read(file: Path) -> list[Row]:
         try:
             row = json.loads(line)
             text, label = str(row["text"]).lower(), row["label"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"line {number} is no object with `text` and `label`") from None
         if label not in INTENTS:
             raise ValueError(f"line {number} has a label that is none of {', '.join(INTENTS)}")

@@ -22,7 +22,7 @@ def read(file: Path) -> list[Pair]:
         try:
             row = json.loads(line)
             sides = [str(row[side]).lower().split() for side in ("vessi", "english")]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"line {number} is no object with `vessi` and `english`") from None
         if not all(sides) or max(map(len, sides)) > MOST_WORDS:
             raise ValueError(f"line {number} has an empty side, or more than {MOST_WORDS} words")

@@ -31,7 +31,7 @@ def selection(file: Path, candidates: int) -> list[int]:
     """The ids of a selection. Raises ValueError with a sentence."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is no JSON") from None
     if not isinstance(found, list) or not all(type(one) is int for one in found):
         raise ValueError("it is no list of whole numbers")
