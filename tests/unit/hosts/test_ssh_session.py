@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.hosts.errors import HostAway
+from houston_daemon.hosts.ssh import link as link_module
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh import troubles
 from houston_daemon.hosts.ssh.link import Link
@@ -86,6 +87,27 @@ async def test_an_odd_first_answer_is_named_and_another_session_tried(
     link = Link("far", lambda: far, begin, lambda: tmp_path / "turn")
     async with asyncio.timeout(20):
         assert "odd answer" in await link.start()
+    await link.close()
+
+
+async def test_a_far_end_that_hangs_stops_no_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers pings, perhaps, but its disk does not."""
+
+    async def begin(_: Session) -> None:
+        """Nothing needs to be said."""
+
+    monkeypatch.setattr(link_module, "ANSWER_SECONDS", 0.2)
+    link = Link(
+        "far", lambda: ["sh", "-c", GREETS + "cat >/dev/null"], begin, lambda: tmp_path / "t"
+    )
+    assert await link.start() == ""
+    with pytest.raises(HostAway, match=r"no answer within 0\.2 s") as away:
+        await link.ask(m.Present(), bool, again=True)
+    assert away.value.cut
+    async with asyncio.timeout(5):
+        await away.value.back()
     await link.close()
 
 

@@ -29,6 +29,8 @@ Begin = Callable[[Session], Awaitable[None]]
 
 PATIENCE_SECONDS = 5.0
 """How long after a host went away calls wait for it; later ones fail at once while it is away."""
+ANSWER_SECONDS = 120.0
+"""How long an answer is waited for that takes no time by its nature."""
 _FIRST_TRIES = 3
 """Tries of a beginning: a machine that is there may refuse one where many knock together."""
 _FIRST_PAUSE = 0.3
@@ -87,16 +89,26 @@ class Link:
         """
         session = await self._there()
         try:
-            answer = await session.ask(ask, stop)
+            answer = await self._answer(session, ask, stop)
         except Cut as cut:
             if not again:
                 raise HostAway(self.name, str(cut), self.back, cut=True) from cut
             session = await self._there()
             try:
-                answer = await session.ask(ask, stop)
+                answer = await self._answer(session, ask, stop)
             except Cut as second:
                 raise HostAway(self.name, str(second), self.back, cut=True) from second
         return self.read(answer, kind)
+
+    async def _answer(self, session: Session, ask: m.Asks, stop: asyncio.Event | None) -> m.Answer:
+        """What comes of `ask`; a disk that hangs there must not stop the loop here."""
+        most = ANSWER_SECONDS if isinstance(ask, m.SHORT) else None
+        try:
+            async with asyncio.timeout(most):
+                return await session.ask(ask, stop)
+        except TimeoutError:
+            why = f"no answer within {most:g} s; its disk may hang"
+            raise HostAway(self.name, why, self.back, cut=True) from None
 
     async def other(self, service: str, ask: Any, kind: type[T], *, again: bool = False) -> T:
         """Ask a service that the far end was given; `ask` and `kind` are its own."""

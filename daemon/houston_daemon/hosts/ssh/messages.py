@@ -267,6 +267,25 @@ Asks = (
 )
 
 
+SHORT = (
+    Present
+    | HasParcel
+    | FindTerminal
+    | Terminals
+    | RunIn
+    | TypeInto
+    | StatusOf
+    | LinesOf
+    | SignalTo
+    | CloseTerminal
+    | NotBroughtBack
+    | LimitsMet
+    | PartOf
+    | LogOf
+)
+"""What takes no time by its nature; all else may take long where much is to be done."""
+
+
 class Request(msgspec.Struct, frozen=True, tag=True):
     """One thing asked."""
 
