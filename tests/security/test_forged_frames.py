@@ -264,7 +264,15 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
             wire.Withdraw(id="g"),
             wire.Steer(rollout=rollout, action="pause", reason="why"),
             wire.Bookmark(rollout=rollout, step=1, note="here"),
-            wire.Present(rollout=rollout, step=3),
+            wire.Present(rollout=rollout, step=3, active=True),
+            wire.Reorder(rollout=rollout, order=("g",), seen=("g",)),
+            wire.Claim(request="c", rollout=rollout, note="mine", seen=1),
+            wire.GiveVerdicts(
+                request="v",
+                rollout=rollout,
+                seen=9,
+                steps=(wire.JudgedSteps(first=1, last=2, verdict="mask", reason="why"),),
+            ),
             wire.AskStatus(claimed="somebody"),
             wire.StartRollouts(request="r", specs=(spec(),)),
         ]

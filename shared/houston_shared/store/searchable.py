@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 
 from houston_shared.records import ForkBody, ObservationBody, Record, Result, SampleBody
-from houston_shared.store.bodies import Bookmarked, GuidanceEdited, GuidanceQueued
+from houston_shared.store.bodies import (
+    Bookmarked,
+    Claimed,
+    GuidanceEdited,
+    GuidanceQueued,
+    VerdictGiven,
+)
 
 _TYPES: dict[str, type[Record]] = {
     "sample": SampleBody,
@@ -19,6 +25,8 @@ _TYPES: dict[str, type[Record]] = {
     "edit": GuidanceEdited,
     "fork": ForkBody,
     "bookmark": Bookmarked,
+    "claim": Claimed,
+    "verdict": VerdictGiven,
 }
 KINDS = tuple(_TYPES)
 """Kinds of events that hold text of an agent, its world or a person."""
@@ -41,19 +49,22 @@ def text_of(kind: str, body: bytes) -> str:
             return "\n".join([sample.thought, *(_call(one) for one in sample.calls)])
         case Result(text=said) | GuidanceQueued(text=said) | GuidanceEdited(text=said):
             return said
-        case ObservationBody(tail=said) | ForkBody(summary=said) | Bookmarked(note=said):
+        case ObservationBody(tail=said) | ForkBody(summary=said) | VerdictGiven(reason=said):
+            return said
+        case Bookmarked(note=said) | Claimed(note=said):
             return said
     return ""
 
 
 def _call(call: Any) -> str:
     """A call as its name and the values of its arguments."""
-    return "\n".join([call.name, *_values(call.arguments)])
+    return "\n".join([call.name, *values(call.arguments)])
 
 
-def _values(value: Any) -> list[str]:
+def values(value: Any) -> list[str]:
+    """The values of a call's arguments as text, however deep."""
     if isinstance(value, dict):
-        return [text for each in value.values() for text in _values(each)]
+        return [text for each in value.values() for text in values(each)]
     if isinstance(value, list):
-        return [text for each in value for text in _values(each)]
+        return [text for each in value for text in values(each)]
     return [str(value)]

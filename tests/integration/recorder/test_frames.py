@@ -87,7 +87,14 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
         wire.EditGuidance(id="g", revision=1, text="hello"),
         wire.Withdraw(id="g"),
         wire.Bookmark(rollout=rollout, step=1, note="n"),
-        wire.Present(rollout=rollout, step=1),
+        wire.Present(rollout=rollout, step=1, active=True),
+        wire.Reorder(rollout=rollout, order=("g",), seen=("g",)),
+        wire.Claim(request="c", rollout=rollout, note="n", seen=1),
+        wire.GiveVerdicts(
+            request="v",
+            rollout=rollout,
+            steps=(wire.JudgedSteps(first=1, last=1, verdict="mask", reason="r"),),
+        ),
         wire.StartRollouts(request="r", specs=(spec(),)),
     ]
     return [wire.encode(message) for message in messages]

@@ -159,6 +159,8 @@ def test_guidance_is_heard_in_the_order_that_people_gave_it(station: Station) ->
     assert isinstance(again, wire.Done)
     assert len(station.query("SELECT 1 FROM events WHERE kind = 'reorder'")) == 1
     queue(person, worker.rollout, "d")
+    again = person.ask(wire.Reorder(rollout=worker.rollout, order=order, seen=("a", "b", "c")))
+    assert isinstance(again, wire.Done), "what was queued since changes nothing of it"
     with Reader(station.home) as reader:
         assert [one.id for one in reader.run(guidance.of_rollout(worker.rollout))] == list("cabd")
     heard = [one.text for one in worker.step(1).guidance]

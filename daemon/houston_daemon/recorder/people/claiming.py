@@ -28,6 +28,7 @@ def claim(store: Store, message: Claim, author: Author) -> Done:
     row = rollout(store, message.rollout)
     words = list(said_before.since(store, row.id, "claim", message.seen))
     for word in words:
+        assert isinstance(word.body, Claimed)
         if word.body.request == request and not said_before.others(word, author):
             return Done(seq=word.seq)
     held = _held(store, row.id)

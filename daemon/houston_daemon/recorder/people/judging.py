@@ -77,6 +77,7 @@ def _meanwhile(store: Store, parts: list[Part], message: GiveVerdicts, author: A
         for word in said_before.since(store, owner, "verdict", message.seen)
     ]
     for _, word in words:
+        assert isinstance(word.body, VerdictGiven)
         if word.body.request == message.request and not said_before.others(word, author):
             return word.seq
     for owner, word in words if message.seen else ():

@@ -5,7 +5,7 @@ may have spoken. It knows kinds of events and bodies, and nothing of what they d
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,12 +13,13 @@ from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode
-from houston_shared.store.bodies import TYPES, Claimed, VerdictGiven
+from houston_shared.store.bodies import TYPES, Claimed, GuidanceReordered, VerdictGiven
 from houston_shared.store.in_order import ASIDE
 
+NEWEST = 100
+"""Events that are looked at for a request that was heard already, where nothing was `seen`."""
 KEY_LIMIT = 64
 """Characters of the longest `request`."""
-Said = TypeVar("Said", Claimed, VerdictGiven)
 
 
 class Word(NamedTuple):
@@ -26,7 +27,7 @@ class Word(NamedTuple):
 
     seq: int
     step: int
-    body: Claimed | VerdictGiven
+    body: Claimed | VerdictGiven | GuidanceReordered
 
 
 def key(request: str) -> str:
@@ -37,15 +38,18 @@ def key(request: str) -> str:
 
 
 def since(store: Store, rollout: str, kind: str, seen: int) -> Iterator[Word]:
-    """Events of one kind behind the sequence `seen`, newest first; erased ones are left out."""
+    """Events of one kind behind the sequence `seen`, newest first; erased ones are left out.
+
+    Without `seen` only the newest: what is sent again comes soon.
+    """
     rows = store.connection.execute(
         f"SELECT seq, step, body FROM events WHERE rollout = ? AND {ASIDE} AND kind = ?"
-        " AND seq > ? AND body IS NOT NULL ORDER BY seq DESC",
-        (rollout, kind, seen),
+        " AND seq > ? AND body IS NOT NULL ORDER BY seq DESC LIMIT ?",
+        (rollout, kind, seen, -1 if seen else NEWEST),
     )
     decode = msgspec.msgpack.Decoder(TYPES[kind]).decode
     for seq, step, body in rows:
-        yield Word(seq, step, decode(body))  # type: ignore[arg-type]  # `kind` is one of the two
+        yield Word(seq, step, decode(body))  # type: ignore[arg-type]  # `kind` is one of theirs
 
 
 def others(word: Word, author: Author) -> bool:
