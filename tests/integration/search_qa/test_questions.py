@@ -25,6 +25,7 @@ SCORES = [
     ("nothing", ["else"], 0.0, 0.0),
     ("the", ["an"], 1.0, 0.0),  # both are empty: the script says so too
     ("über", ["uber"], 0.0, 0.0),
+    ("Beyonce\u0301", ["Beyonc\u00e9"], 1.0, 1.0),
     ("《雾中钟楼》", ["雾中钟楼"], 1.0, 1.0),
     ("雾中的钟楼", ["雾中钟楼"], 0.0, 8 / 9),
 ]
@@ -105,6 +106,15 @@ def test_sets_of_retrieval_benchmarks_are_read(tmp_path: Path) -> None:
         written(tmp_path, {"id": "test_0", "question": "Who?", "golden_answers": ["Ada", "A."]}, "")
     )
     assert one.answers == ("Ada", "A.")
+
+
+def test_a_set_of_another_editor_is_read(tmp_path: Path) -> None:
+    """A byte order mark, CR LF, and separators that JSON holds as they are."""
+    file = tmp_path / "questions.jsonl"
+    line = '{"question": "Which\u2028one?", "answers": ["a\u0085b"]}\r\n'
+    file.write_bytes(("\ufeff" + line + '{"question": "Two?", "answers": ["2"]}').encode())
+    one, two = read_questions(file)
+    assert (one.question, one.answers, two.id) == ("Which\u2028one?", ("a\u0085b",), "2")
 
 
 TASKS = [

@@ -29,7 +29,15 @@ RESEARCH = {
 QUIET = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 SOLUTION = "/proc/self/cwd/held_out/test.jsonl"
 """Where a link leads to what an evaluator compares with, once the evaluator follows it."""
-NONSENSE = (b"nonsense", b"", b'{"a": 1}\n', b"[1, 2, 2]", b"__import__('os')", b"\x00\xff", b"[" * 9_999)
+NONSENSE = (
+    b"nonsense",
+    b"",
+    b'{"a": 1}\n',
+    b"[1, 2, 2]",
+    b"__import__('os')",
+    b"\x00\xff",
+    b"[" * 9_999,
+)
 
 
 def test_every_domain_of_research_has_a_task() -> None:

@@ -78,7 +78,8 @@ def chosen(questions: Sequence[Question], settings: Questions, seed: int, where:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text(encoding="utf-8").splitlines()
+        # Lines end with a line feed only: JSON may hold U+2028 and its like as they are.
+        return file.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not UTF-8 text.") from None
     except OSError as problem:

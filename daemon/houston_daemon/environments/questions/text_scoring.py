@@ -2,13 +2,14 @@
 
 Normalisation, exact match and F1 are those of SQuAD 1.1's evaluate-v1.1.py (Rajpurkar et al. 2016,
 §6.1): lower case, no ASCII punctuation, no English articles, single spaces; of several gold
-answers the best counts. Scripts without spaces need two additions, which change nothing elsewhere:
-their punctuation goes too, and F1 takes each of their characters for a token (as CMRC 2018 does,
-Cui et al. 2019).
+answers the best counts. Letters with marks are the same however they are coded (NFC). Scripts
+without spaces need two additions, which change nothing elsewhere: their punctuation goes too, and
+F1 takes each of their characters for a token (as CMRC 2018 does, Cui et al. 2019).
 """
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -23,7 +24,8 @@ _TOKEN = re.compile(
 
 def normal(text: str) -> str:
     """The text as answers are compared."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_DROPPED)).split())
+    plain = unicodedata.normalize("NFC", text).lower().translate(_DROPPED)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
 def exact_match(answer: str, gold: Sequence[str]) -> float:
