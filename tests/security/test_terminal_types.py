@@ -14,6 +14,7 @@ PRINTING = {
     "shared/houston_shared/streams.py": "flushes",
     "daemon/houston_daemon/service/nursery.py": "a worker's own streams, which are a log file",
     "daemon/houston_daemon/recorder/upkeep/verify_replay.py": "a child's answer, as data",
+    "shared/houston_shared/store/finding/process.py": "a child's answer, as data",
     "daemon/houston_daemon/recorder/upkeep/cleaning.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/parse/in_child.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/reference.py": "writes docs, from constants",

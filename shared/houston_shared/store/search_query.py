@@ -6,6 +6,7 @@ All terms must be there. No syntax of FTS5 reaches it, so no query is an error.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_TERMS = 16
@@ -18,6 +19,8 @@ _UNSPLIT = re.compile(
 )
 _BEFORE, _AFTER = 48, 112
 """Characters of context that a snippet keeps on each side of the first match's start."""
+_LONGEST = 400
+"""Characters of a match that a snippet shows at most."""
 
 
 class Term(NamedTuple):
@@ -65,14 +68,19 @@ def expression(found: Sequence[Term], tag: str = "") -> str:
 
 def matches(found: Sequence[Term], text: str) -> bool:
     """Whether all terms are somewhere in a text, in any case: the search without an index."""
-    return all(_pattern(term).search(text) for term in found)
+    return all(pattern(term).search(text) for term in found)
 
 
 def snippet(found: Sequence[Term], text: str) -> Snippet:
     """The text around the first match, on one line; its beginning when none is literally there."""
-    spots = [match for term in found if (match := _pattern(term).search(text))]
+    spots = [match for term in found if (match := pattern(term).search(text))]
     first = min(spots, key=lambda match: match.start(), default=None)
-    start, end = first.span() if first else (0, 0)
+    return around(text, *(first.span() if first else (0, 0)))
+
+
+def around(text: str, start: int, end: int) -> Snippet:
+    """The text around a match, on one line."""
+    end = min(end, start + _LONGEST)
     left = max(0, start - _BEFORE)
     right = min(len(text), max(end, start + _AFTER))
     before = _line(text[left:start])
@@ -85,7 +93,8 @@ def snippet(found: Sequence[Term], text: str) -> Snippet:
     return Snippet(before + hit + after, len(before), len(before) + len(hit))
 
 
-def _pattern(term: Term) -> re.Pattern[str]:
+@lru_cache(maxsize=256)
+def pattern(term: Term) -> re.Pattern[str]:
     """Where the index would find the term: whole words, whatever stands between them.
 
     Terms that the index cannot answer are looked for as they stand.

@@ -1,17 +1,23 @@
-"""Search finds everything, with an index, with one that lags, and with none."""
+"""Search finds everything, with an index, with one that lags, and with none; in every mode."""
 
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from houston_shared.records import Call, ForkBody
-from houston_shared.store import search
-from houston_shared.store.async_reader import AsyncReader
+from houston_daemon.recorder.steps.journal import Key
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import Call, FileChange, ForkBody, Result, TerminalSpan
+from houston_shared.store.bodies import StoredObservation, StoredSample
+from houston_shared.store.finding.looking import SLOW_TEXTS, Hit, as_json, search
+from houston_shared.store.finding.query import Mode, Query
 from houston_shared.store.reader import Reader
-from houston_shared.store.search import Found, find
 from houston_shared.store.searchable import tag, text_of
-from tests.support.written_home import WrittenHome, sample
+from houston_shared.terminal_folder import segment, terminals_folder
+from tests.support.written_home import WrittenHome, sample, stored
 
 WRITE = Call(id="2.0", name="write_file", arguments={"path": "src/solve.py", "content": "x"})
 
@@ -73,72 +79,169 @@ QUERIES = {
 }
 
 
+def find(reader: Reader, query: str, rollout: str = "", **fields: Any) -> list[Hit]:
+    """Everything that is found."""
+    asked = Query(query, **{"mode": "words", **fields})
+    if rollout:
+        asked = msgspec.structs.replace(asked, where="rollout", rollout=rollout)
+    progress = list(search(reader, asked))
+    assert progress[-1].done
+    return [hit for one in progress for hit in one.hits]
+
+
+def begun(thought: str, *calls: Call) -> Any:
+    return stored(StoredSample, sample(thought, calls=calls), active_us=1)
+
+
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("case", QUERIES)
-async def test_the_same_is_found_whatever_the_index_knows(
+def test_the_same_is_found_whatever_the_index_knows(
     state: str, case: str, written: WrittenHome, reader: Reader
 ) -> None:
     history(written)
     STATES[state](written)
     query, rollout, expected = QUERIES[case]
-    found = reader.run(find(query, rollout))
-    assert [(hit.rollout, hit.step, hit.kind) for hit in found.hits] == expected
-    assert found.complete
-    async with AsyncReader(written.home) as twin:
-        assert await twin.run(find(query, rollout)) == found
+    found = find(reader, query, rollout)
+    assert [(hit.rollout, hit.step, hit.name) for hit in found] == expected
 
 
-def test_how_far_the_index_lags_is_said(written: WrittenHome, reader: Reader) -> None:
+MODES: dict[str, tuple[Mode, str, list[tuple[str, int, str]]]] = {
+    "part of a word": ("literal", "EEDLE in r-", [("r-2", 1, "sample"), ("r-1", 1, "sample")]),
+    "across a space": ("literal", "eedle IN R-1", [("r-1", 1, "sample")]),
+    "one character": ("literal", "看", [("r-2", 0, "guidance"), ("r-1", 0, "guidance")]),
+    "an accent in the other case": ("literal", "CAFÉ", [("r-2", 3, "fork")]),
+    "signs of patterns": ("literal", "s*e.py", []),
+    "a pattern": ("regex", r"s\w+e\.py$", [("r-2", 2, "sample"), ("r-1", 2, "sample")]),
+    "a pattern for nothing": ("regex", "x*", [("r-2", 2, "sample"), ("r-1", 2, "sample")]),
+    "a number of a result": ("literal", "12", [("r-2", 2, "result"), ("r-1", 2, "result")]),
+}
+
+
+@pytest.mark.parametrize("case", MODES)
+def test_text_as_it_stands_and_patterns(case: str, written: WrittenHome, reader: Reader) -> None:
     history(written)
-    index(written, written.seq - 3)
-    found = reader.run(find("needle"))
-    assert (found.indexed, found.behind) == (True, 3)
-    assert not reader.run(find("看")).indexed
+    mode, query, expected = MODES[case]
+    found = find(reader, query, mode=mode)
+    assert [(hit.rollout, hit.step, hit.name) for hit in found] == expected
 
 
-def test_the_newest_come_first_and_no_more_than_asked_for(
+def test_a_number_among_arguments_is_found(written: WrittenHome, reader: Reader) -> None:
+    call = Call(id="1.0", name="sleep", arguments={"seconds": 5120, "deep": [{"on": True}]})
+    written.rollout("r1")
+    written.step("r1", 1, sample("wait", calls=(call,)), ("ok",))
+    for text in ("512", "tru", "5120"):
+        assert [hit.name for hit in find(reader, text, mode="literal")] == ["sample"], text
+    assert find(reader, "5121", mode="literal") == []
+
+
+def test_what_is_no_pattern_is_a_mistake_of_the_person(
+    written: WrittenHome, reader: Reader
+) -> None:
+    history(written)
+    with pytest.raises(HoustonError) as told:
+        find(reader, "(", mode="regex")
+    assert "no regular expression" in told.value.cause
+    assert told.value.code == ExitCode.USAGE
+
+
+def test_a_pattern_that_would_never_end_is_given_up(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    for number in range(1, SLOW_TEXTS + 3):
+        written.step("r1", number, sample("a" * 200 + "!"))
+    with pytest.raises(HoustonError, match="takes too long"):
+        find(reader, r"^(a|aa|aaa|a?b?a)+$", mode="regex")
+
+
+def test_only_the_rollouts_of_a_task_are_looked_at(written: WrittenHome, reader: Reader) -> None:
+    for rollout, task in (("r-1", "one"), ("r-2", "two")):
+        written.rollout(rollout, task)
+        written.step(rollout, 1, sample("the needle"))
+    found = find(reader, "needle", where="task", task="two")
+    assert [hit.rollout for hit in found] == ["r-2"]
+
+
+def test_diffs_and_searches_are_looked_at_where_they_are_asked_for(
     written: WrittenHome, reader: Reader
 ) -> None:
     written.rollout("r1")
-    for number in range(1, 31):
-        written.step("r1", number, sample(f"the needle {number}"))
-    index(written, written.seq)
-    found = reader.run(find("needle", limit=3))
-    assert [hit.step for hit in found.hits] == [30, 29, 28]
-    assert [hit.step for hit in reader.run(find("n*", limit=3)).hits] == [30, 29, 28]
+    asked = Call(id="1.0", name="web_search", arguments={"query": "needle sharpening"})
+    found = Result(call=asked, kind="web_search", success=True, text="3 pages on sharpening")
+    written.event(Key("r1", 1, part="sample"), "sample", begun("look", asked))
+    written.event(Key("r1", 1, part="call.0"), "result", found)
+    change = FileChange(
+        path="src/needle.py", kind="changed", added=1, removed=1, diff="-old\n+newer line"
+    )
+    written.event(
+        Key("r1", 1, part="observation"), "observation",
+        StoredObservation(tail="", files=(change,), active_us=1),
+    )  # fmt: skip
+    assert [hit.name for hit in find(reader, "sharpening", what="searches")] == ["web_search"]
+    assert [hit.name for hit in find(reader, "newer", what="diffs")] == ["src/needle.py"]
+    assert find(reader, "newer") == []
 
 
-def test_a_scan_that_stops_says_that_it_did_not_see_all(
-    written: WrittenHome, reader: Reader, monkeypatch: pytest.MonkeyPatch
+def test_terminals_are_searched_in_their_logs_and_lead_to_the_step(
+    written: WrittenHome, reader: Reader, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(search, "SCAN_EVENTS", 5)
+    written.rollout("r1", host_root=str(tmp_path / "host"))
+    folder = terminals_folder(tmp_path / "host", "r1") / "main"
+    folder.mkdir(parents=True)
+    first = b"begin\r\nloss \x1b[31m0.5\x1b[0m\r\n"
+    segment(folder, 0).write_bytes(first)
+    segment(folder, len(first)).write_bytes(b"loss 0.4\r\nan end without a line break: loss 0.3")
+    for step, (start, end) in enumerate(((0, len(first)), (len(first), len(first) + 60)), 1):
+        written.event(Key("r1", step, part="sample"), "sample", begun("go"))
+        span = TerminalSpan(host="local", terminal="main", start=start, end=end)
+        body = StoredObservation(tail="", spans=(span,), active_us=1)
+        written.event(Key("r1", step, part="observation"), "observation", body)
+    found = find(reader, "loss 0", what="terminals", mode="literal")
+    assert [(hit.step, hit.snippet) for hit in found] == [
+        (2, "loss 0.4"), (2, "an end without a line break: loss 0.3"), (1, "loss 0.5"),
+    ]  # fmt: skip
+
+
+def test_the_newest_come_first(written: WrittenHome, reader: Reader) -> None:
+    written.rollout("r1")
+    for number in range(1, 131):
+        written.step("r1", number, sample(f"the needle {number}"))
+    index(written, written.seq // 2)
+    for mode in ("words", "literal", "regex"):
+        steps = [hit.step for hit in find(reader, "needle", mode=mode)]
+        assert steps == list(range(130, 0, -1)), mode
+
+
+def test_the_shared_past_of_a_branch_is_part_of_it(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     for number in range(1, 9):
-        written.step("r1", number, sample(f"看 {number}"))
-    assert reader.run(find("看 1")) == Found([], False, 0, False)
-    assert reader.run(find("看 8")).hits[0].step == 8
+        written.step("r1", number, sample(f"the needle {number}"))
+    written.rollout("twig", parent="r1", parent_step=3)
+    written.step("twig", 4, sample("another needle"))
+    found = find(reader, "needle", "twig", mode="literal")
+    assert [(hit.rollout, hit.step) for hit in found] == [
+        ("twig", 4), ("r1", 3), ("r1", 2), ("r1", 1),
+    ]  # fmt: skip
 
 
 def test_what_was_erased_is_not_found(written: WrittenHome, reader: Reader) -> None:
     history(written)
     index(written, written.seq)
-    for hit in reader.run(find("needle")).hits:
+    for hit in find(reader, "needle"):
         written.erase(hit.seq)
-    assert reader.run(find("needle")).hits == []
+    assert find(reader, "needle") == []
 
 
 def test_a_hit_in_a_blob_is_found_without_an_index(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     long = "x " * 40_000 + "needle"
     written.step("r1", 1, sample(calls=(WRITE,)), (long,), blob=True)
-    (hit,) = reader.run(find("needle")).hits
-    assert hit.snippet.text.endswith("needle")
+    (hit,) = find(reader, "needle")
+    assert hit.snippet.endswith("needle")
 
 
 def test_the_json_has_its_keys(written: WrittenHome, reader: Reader) -> None:
     history(written)
-    (hit,) = reader.run(find("haystack", "r-1")).hits
-    line = search.as_json(hit)
+    (hit,) = find(reader, "haystack", "r-1")
+    line = as_json(hit)
     assert (line["rollout"], line["step"], line["kind"]) == ("r-1", None, "guidance")
     start, end = line["match"]
     assert line["snippet"][start:end] == "haystack"
