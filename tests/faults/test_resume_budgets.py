@@ -91,3 +91,19 @@ def test_a_submission_is_counted_once_and_only_with_its_score(ground: Ground) ->
     assert all(b"No submission" in body for body in unknown), "and cost nothing"
     assert sum(b"All 3 submissions are used" in body for (body,) in rows) == 1
     assert wrong(ground) == []
+
+
+def test_a_last_evaluation_that_kills_broke_off_is_made_again(ground: Ground) -> None:
+    """A rollout of days must not end without a score because a daemon was restarted then."""
+    evaluate = "[evaluate]\ncommand = 'echo {\\\"overall_score\\\": 50}'\nseconds = 8\n"
+    ground.started()
+    ground.order("worker.evaluation.before", "kill@1")
+    ground.rollouts(ground.task("graded", TASK + evaluate, [{"thought": "done", "calls": []}]))
+    ground.until(ground.fired, 30, "a death in the last evaluation")
+    ground.order("worker.evaluation.after", "kill@1")
+    ground.until(lambda: len(ground.fired()) == 2, 30, "and in the one after it")
+    until_over(ground)
+    assert ground.query("SELECT state, evaluations, best_score FROM rollouts") == [
+        ("finished", 1, 50.0)
+    ]
+    assert wrong(ground) == []

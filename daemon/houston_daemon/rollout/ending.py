@@ -10,6 +10,8 @@ from houston_daemon.rollout.budgets import Budgets
 from houston_shared.records import Delivered, ObservationBody, Result, StepRecord
 
 FINISHED = "finish"
+_TRIES = 3
+"""Last evaluations of a rollout."""
 _HARMLESS = frozenset({EVALUATION, "finish", "think", "sleep"})
 """Calls after which a score still stands."""
 
@@ -41,6 +43,17 @@ def ended(
     if finish_accepted(results):
         return "" if guidance else FINISHED
     return "budget: active_seconds"
+
+
+def may_score(last: Sequence[Result]) -> bool:
+    """Whether the last evaluation may run, after those of the ending step that the loop added.
+
+    One that a restart or a machine broke off gave no score and took no submission, so another
+    follows it: the work of days is not left without a score for that. Whatever breaks off every
+    one of them is not tried for ever.
+    """
+    broken_off = all(one.kind == "interrupted" and not one.success for one in last)
+    return len(last) < _TRIES and broken_off
 
 
 class Unscored:

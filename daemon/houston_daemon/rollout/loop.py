@@ -206,9 +206,11 @@ class Rollout:
         if put_off or not (accepted or spent):
             return False
         calls = len(opened.sample.calls)
-        if len(opened.results) <= calls and self.unscored.wants_score(opened.results, self.budgets):
+        if ending.may_score(opened.results[calls:]) and self.unscored.wants_score(
+            opened.results, self.budgets
+        ):
             call = Call(id=f"{opened.step}.{len(opened.results)}", name=EVALUATION, arguments={})
-            await self.actor.one(opened.step, call, calls + 1, opened.results)
+            await self.actor.one(opened.step, call, len(opened.results) + 1, opened.results)
         return True
 
     def _noted(self, opened: OpenStep, finished: bool) -> tuple[str, ...]:
