@@ -89,10 +89,10 @@ async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: S
     live.person().guide(worker.rollout, "second")
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
-        await seat.until(lambda: "second" in seat.lines(Queue)[0], "both")
-        await seat.press("6", "d")
+        await seat.until(lambda: "second" in seat.lines(Queue)[1], "both, as they will be heard")
+        await seat.press("6", "j", "d")
         await seat.until(lambda: "withdrawn" in _queue(seat), "withdrawn")
-        await seat.press("j", "E")
+        await seat.press("k", "E")
         assert "Editing" in seat.frame("#guidance")
         await seat.write(" and more")
         await seat.press("enter")

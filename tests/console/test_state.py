@@ -1,15 +1,17 @@
-"""What the console knows without a screen: attention, the queue, drafts on disk, the keys."""
+"""What the console knows without a screen: who is needed, the queue, drafts on disk, the keys."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 from houston_console.app.keys import KEYS
+from houston_console.app.rollouts.needs import Board
 from houston_console.app.rollouts.plans import Overview
 from houston_console.app.speaking.entries import queue
 from houston_console.app.speaking.outbox import Draft, Outbox
-from houston_console.app.state import ConsoleState, attention
+from houston_console.app.state import ConsoleState
 from houston_shared.home import Home
+from houston_shared.need import Standing, weigh
 from houston_shared.records import Guidance
 from houston_shared.store.queries.rollouts import Rollout
 
@@ -39,46 +41,29 @@ def guidance(id: str, **fields: Any) -> Guidance:
     )
 
 
-ATTENTION = {
-    "nothing to see": ({}, 0, ()),
-    "failed, with its reason": ({"state": "failed", "reason": "no engine"}, 0, ("no engine",)),
-    "paused by whom": ({"state": "paused", "paused_by": "bob"}, 0, ("paused by bob",)),
-    "waiting comes before errors": ({"errors": 4}, 2, ("2 waiting", "4 with errors")),
-    "no sandbox is said": ({"sandbox": "none"}, 0, ("no sandbox",)),
-}
-
-
-def test_attention_names_its_reasons_weightiest_first() -> None:
-    for what, (fields, waiting, reasons) in ATTENTION.items():
-        assert attention(rollout("r", **fields), waiting).reasons == reasons, what
-
-
-def test_rollouts_are_grouped_by_task_in_the_order_they_started() -> None:
+def test_who_needs_somebody_is_first_and_the_rest_is_as_new_as_the_rows() -> None:
     state = ConsoleState()
     ones = [rollout("b", task="y", created_at=2), rollout("a", task="y", created_at=3)]
     assert state.take(Overview([*ones, rollout("c", task="x")], {"a": 1}, 9))
-    listed = [one.rollout.id if one.rollout else one.task for one in state.listed()]
-    assert listed == ["x", "c", "y", "b", "a"]
-    assert not state.take(Overview([], {"a": 1}, 9))
+    assert [one.standing.rollout.id for one in state.needs()] == ["a", "b", "c"]
+    failed = weigh(Standing(rollout("c", task="x", state="failed")), 0)
+    state.board = Board([failed, *(weigh(Standing(one), 0) for one in ones)])
+    state.take(Overview([rollout("b", task="y", steps=7)], {"a": 1}, 10))
+    found = {one.standing.rollout.id: one.standing for one in state.needs()}
+    assert list(found) == ["c", "b", "a"]
+    assert (found["b"].rollout.steps, found["a"].queued) == (7, 1)
+    assert not state.take(Overview([], {"a": 1}, 10))
     state.announced = 12
-    assert state.lag == 3
+    assert state.lag == 2
 
 
-def test_the_first_choice_runs_and_is_the_newest() -> None:
+def test_only_a_single_rollout_is_opened_by_itself() -> None:
     state = ConsoleState()
-    state.take(
-        Overview(
-            [
-                rollout("old", created_at=1),
-                rollout("new", created_at=2),
-                rollout("ended", created_at=3, state="finished"),
-            ],
-            {},
-            1,
-        )
-    )
-    assert state.first_choice() == "new"
-    assert ConsoleState().first_choice() == ""
+    assert state.only_one() == ""
+    state.take(Overview([rollout("one")], {}, 1))
+    assert state.only_one() == "one"
+    state.take(Overview([rollout("two")], {}, 2))
+    assert state.only_one() == ""
 
 
 def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None:
@@ -87,8 +72,8 @@ def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None
     shown = queue([guidance("older"), guidance(first.id)], outbox.entries("r", "me"))
     assert [(one.id, one.state) for one in shown] == [
         (second.id, "unsent"),
-        (first.id, "queued"),
         ("older", "queued"),
+        (first.id, "queued"),
     ]
 
 

@@ -103,8 +103,9 @@ class CommandLine(Input):
 class Commands(ModalScreen[Command | None]):
     """A line to type in above the commands that fit."""
 
-    def __init__(self, commands: list[Command]) -> None:
+    def __init__(self, commands: list[Command], name: str = "Commands") -> None:
         super().__init__()
+        self._heading = name
         self._commands = commands
         self.typed = CommandLine(placeholder="a few letters of what you want to do")
         self.typed.cursor_blink = False
@@ -113,7 +114,7 @@ class Commands(ModalScreen[Command | None]):
     def compose(self) -> ComposeResult:
         """The line and the list."""
         with Vertical(id="commands") as box:
-            title(box, "Commands")
+            title(box, self._heading)
             subtitle(box, line("↑ ↓   enter do it   esc close"))
             self.listed.styles.height = HEIGHT
             yield self.typed

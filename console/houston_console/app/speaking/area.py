@@ -9,26 +9,36 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
+from houston_console.app.comfort.commands import Command, Commands
 from houston_console.app.dialogs import Confirm
 from houston_console.app.drawing.frame import subtitle, title
-from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.drawing.lines import Line, line
+from houston_console.app.files.plans import files
 from houston_console.app.link import Link
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.rollouts.selector import Facts
 from houston_console.app.source import RolloutSource
-from houston_console.app.speaking import guiding
+from houston_console.app.speaking import guiding, plans, snippets
 from houston_console.app.speaking.composer import ENDED_WORDS, Composer
-from houston_console.app.speaking.entries import Entry, queue
-from houston_console.app.speaking.lines import as_heard
+from houston_console.app.speaking.entries import Entry, moved, queue
+from houston_console.app.speaking.lines import fate_lines, heard_lines
+from houston_console.app.speaking.manner import WORDS, is_command
 from houston_console.app.speaking.outbox import Draft, Outbox
+from houston_console.app.speaking.plans import Followed
 from houston_console.app.speaking.queue import Queue
 from houston_shared.errors import HoustonError
+from houston_shared.person import myself
 from houston_shared.records import ENDED
 from houston_shared.store.queries import guidance
 from houston_shared.store.queries.rollouts import Rollout
 
 HEARD_LINES = 3
-"""Lines of the exact text that are shown."""
+"""Lines of the exact text that are shown while somebody writes."""
+READ_LINES = 9
+"""The same, and what followed, for a message of the queue."""
+STEPS = 20
+"""The last steps, whose numbers a word can be finished with."""
+KEEP = "keep"
 
 
 class GuidanceArea(Vertical):
@@ -39,11 +49,12 @@ class GuidanceArea(Vertical):
 
     def __init__(self, outbox: Outbox, link: Link, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.composer = Composer(outbox, id="composer")
+        self.composer = Composer(outbox, self._said, self._known, id="composer")
         self.heard, self.queue = Facts(id="heard"), Queue(id="queue")
         self.source: RolloutSource | None = None
         self._outbox = outbox
         self._link = link
+        self._followed: Followed | None = None
 
     def compose(self) -> ComposeResult:
         """Composer, what the agent will read, queue."""
@@ -77,6 +88,54 @@ class GuidanceArea(Vertical):
                 self.queue.take(queue(stored, unsent))
                 self.dress()
 
+    # --- what the composer may ask ------------------------------------------------------------
+
+    async def _said(self) -> list[str]:
+        """What this person said before."""
+        source, name = self.source, myself(self._link.claimed).name
+        return await source.read(plans.said_by(name)) if source else []
+
+    async def _known(self) -> list[str]:
+        """Files that the agent changed, the newest first, then its last steps."""
+        if self.source is None:
+            return []
+        changed = await self.source.read(files(self.source.rollout))
+        newest = (await self.source.changes(0)).steps
+        steps = [f"step {number}" for number in range(newest, max(0, newest - STEPS), -1)]
+        return [one.path for one in changed] + steps
+
+    def on_composer_snippets(self) -> None:
+        """Texts that are said again and again."""
+        path, text = snippets.own_file(), self.composer.text.strip()
+        try:
+            found = snippets.kept(path)
+        except OSError as problem:
+            say(self, Told(f"{path} cannot be read: {problem.strerror}"))
+            return
+        offered = [Command(" ".join(one.split()), str(at)) for at, one in enumerate(found)]
+        if text and text not in found:
+            offered.append(Command("keep what is written here, to say it again", KEEP))
+        if not offered:
+            say(self, Told(f"Nothing is kept in {path} yet: write something, then this key."))
+            return
+        self.app.push_screen(
+            Commands(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, found)
+        )
+
+    def _take_snippet(self, chosen: Command | None, found: list[str]) -> None:
+        if chosen is None:
+            return
+        if chosen.action != KEEP:
+            self.composer.insert(found[int(chosen.action)])
+            return
+        path = snippets.own_file()
+        try:
+            snippets.keep(path, self.composer.text)
+        except OSError as problem:
+            say(self, Told(f"It is not kept: {path}: {problem.strerror}"))
+        else:
+            say(self, Told(f"Kept in {path}.", good=True))
+
     # --- what the agent will read ------------------------------------------------------------
 
     def dress(self) -> None:
@@ -85,32 +144,37 @@ class GuidanceArea(Vertical):
         name = self.composer.draft.rollout
         whom = f" to {name}" if name else ""
         title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
-        subtitle(self, line(f"{waiting} waiting" if waiting else ""))
+        manner = WORDS if is_command(self.composer.text) else ""
+        told = [one for one in (manner, f"{waiting} waiting" if waiting else "") if one]
+        subtitle(self, line("   ".join(told)))
         lines = self._heard_lines()
         self.heard.display = bool(lines)
         self.heard.styles.height = max(1, len(lines))
         self.heard.put(lambda width: lines)
 
     def _heard_lines(self) -> list[Line]:
-        under, text = self.queue.under_cursor, self.composer.text
-        if self.queue.has_focus:
-            text = under.text if under else ""
-        if not text.strip():
+        under, width = self.queue.under_cursor, self.content_size.width
+        if not self.queue.has_focus:
+            text = self.composer.text
+            return heard_lines(text, width, HEARD_LINES) if text.strip() else []
+        if under is None:
             return []
-        mark = span(" agent reads ", "faint")
-        pad = span(" " * len(mark.text))
-        room = self.content_size.width - len(mark.text)
-        wrapped = block(as_heard(text), room, "guidance_text")
-        lines = [(mark if not i else pad, *one) for i, one in enumerate(wrapped)]
-        if len(lines) <= HEARD_LINES:
-            return lines
-        more = span(f"… {len(lines) - HEARD_LINES + 1} more lines", "dim")
-        return [*lines[: HEARD_LINES - 1], line(pad, more)]
+        fate = fate_lines(under, self._followed, width)
+        return heard_lines(under.text, width, max(2, READ_LINES - len(fate))) + fate
+
+    async def _read_on(self) -> None:
+        """Read what the agent did after it heard the message under the cursor."""
+        source, under = self.source, self.queue.under_cursor
+        if source is None or under is None or under.step is None or not self.queue.has_focus:
+            return
+        self._followed = await source.read(plans.followed(source.rollout, under.id, under.step))
+        self.dress()
 
     @on(Composer.Changed)
     @on(Queue.Moved)
     def _text_changed(self) -> None:
         self.dress()
+        self._later(self._read_on())
 
     def on_resize(self) -> None:
         """What the agent would read is wrapped for the width there is."""
@@ -119,6 +183,7 @@ class GuidanceArea(Vertical):
     def on_descendant_focus(self) -> None:
         """Which of the two has the focus."""
         self.dress()
+        self._later(self._read_on())
 
     def on_descendant_blur(self) -> None:
         """The same when it leaves."""
@@ -180,8 +245,17 @@ class GuidanceArea(Vertical):
             say(self, Told(words))
         elif message.what == "withdraw":
             self._later(self._withdraw(entry))
+        elif message.what in ("earlier", "later"):
+            self._later(self._move(entry, 1 if message.what == "later" else -1))
         else:
             self._edit(entry)
+
+    async def _move(self, entry: Entry, by: int) -> None:
+        seen, order = moved(self.queue.entries, entry.id, by)
+        if self.source is not None and order != seen:
+            words = await guiding.reorder(self._link, self.source.rollout, seen, order)
+            say(self, Told(words, good=True))
+            await self.refresh_queue()
 
     async def _withdraw(self, entry: Entry) -> None:
         say(self, Told(await guiding.withdraw(self._link, entry), good=True))

@@ -4,6 +4,7 @@ A message is stored as unsent before the composer is free for the next one, so t
 in which what was typed is nowhere. Whether and when it goes to the daemon is not known here.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rich.text import Text
@@ -12,12 +13,15 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from houston_console.app.keys import actions
-from houston_console.app.messages import say
+from houston_console.app.messages import Told, say
+from houston_console.app.speaking.completion import Offer, offer
+from houston_console.app.speaking.history import History
+from houston_console.app.speaking.manner import PLACEHOLDER
 from houston_console.app.speaking.outbox import Draft, Outbox
 from houston_shared.records import GuidanceMode
 from houston_shared.safe_text import safe_cells
 
-PLACEHOLDER = "The agent reads this inside its next observation."
+Words = Callable[[], Awaitable[list[str]]]
 ENDED_WORDS = "This rollout has ended; nobody would hear it."
 
 
@@ -38,6 +42,9 @@ class Composer(TextArea):
             self.mode = mode
             self.draft = draft
 
+    class Snippets(Message):
+        """Choose among the texts that are kept, or keep this one."""
+
     class Leave(Message):
         """Back to the trajectory."""
 
@@ -48,7 +55,8 @@ class Composer(TextArea):
             super().__init__()
             self.problem = problem
 
-    def __init__(self, outbox: Outbox, **arguments: Any) -> None:
+    def __init__(self, outbox: Outbox, said: Words, known: Words, **arguments: Any) -> None:
+        """said: what this person said before, the newest last; known: words to finish with."""
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
@@ -61,10 +69,18 @@ class Composer(TextArea):
         self._outbox = outbox
         self.draft = Draft("", "")
         self._heard = True
+        self._said, self._known = said, known
+        self._history = History()
+        self._offer: Offer | None = None
 
     async def _on_key(self, event: events.Key) -> None:
         """Keys are taken here, not as bindings: those may overtake letters typed before them."""
-        if action := self._keys.get(event.key):
+        action = self._keys.get(event.key) or self._walk(event.key)
+        if action != "complete":
+            self._offer = None
+        if action not in ("older", "newer") and (event.is_printable or event.key == "backspace"):
+            self._history.leave()
+        if action:
             event.stop()
             event.prevent_default()
             await self.run_action(action)
@@ -121,6 +137,15 @@ class Composer(TextArea):
         except OSError as problem:
             say(self, self.Lost(problem))
 
+    def _walk(self, key: str) -> str:
+        """The arrows walk through what was said where they have no line to go to."""
+        row, _ = self.cursor_location
+        if key == "up" and row == 0 and (self._history.walking or not self.text):
+            return "older"
+        if key == "down" and row == self.document.line_count - 1 and self._history.walking:
+            return "newer"
+        return ""
+
     # --- keys --------------------------------------------------------------------------------
 
     def action_send(self, mode: GuidanceMode) -> None:
@@ -146,6 +171,44 @@ class Composer(TextArea):
             return
         self.write(Draft(draft.rollout, ""))
         say(self, self.Posted())
+
+    async def action_older(self) -> None:
+        """What was said before this."""
+        self._history.take(await self._said())
+        self._show(self._history.older(self.text))
+
+    async def action_newer(self) -> None:
+        """What was said after it."""
+        self._show(self._history.newer())
+
+    def _show(self, text: str | None) -> None:
+        """Another text, of the same draft."""
+        if text is not None:
+            self.load_text(text)
+            self.move_cursor(self.document.end)
+            self._keep(text)
+
+    async def action_complete(self) -> None:
+        """Finish the word before the cursor; again: with the next word that fits."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        last = self._offer
+        if last is not None and before.endswith(last.taken):
+            found: Offer | None = last.next()
+            length = len(last.taken)
+        else:
+            found = offer(before, await self._known())
+            length = len(found.typed) if found else 0
+        self._offer = found
+        if found is None:
+            say(self, Told("Nothing is called that."))
+            return
+        self.replace(found.taken, (row, column - length), (row, column))
+        say(self, Told(found.said(), good=True))
+
+    def action_snippets(self) -> None:
+        """Texts that are kept."""
+        say(self, self.Snippets())
 
     def action_newline(self) -> None:
         """A new line at the cursor."""

@@ -21,10 +21,14 @@ class Entry(NamedTuple):
     verified: bool = True
     reason: str = ""
     """Why it was refused."""
+    queued_at: str = ""
+    """UTC, as in JSON; empty for what is not sent."""
+    delivered_at: str = ""
 
 
 def queue(stored: Iterable[Guidance], unsent: Iterable[Entry]) -> list[Entry]:
-    """What was said to a rollout: what is not sent first, then newest first.
+    """What was said to a rollout: what is not sent, what waits in the order in which the agent will
+    hear it, then the newest of the rest first.
 
     A message that the daemon has is never shown as unsent, whatever the outbox still holds.
     """
@@ -38,8 +42,23 @@ def queue(stored: Iterable[Guidance], unsent: Iterable[Entry]) -> list[Entry]:
             step=one.step,
             revision=one.revision,
             verified=one.verified,
+            queued_at=one.queued_at,
+            delivered_at=one.delivered_at or "",
         )
         for one in stored
     ]
     known = {one.id for one in found}
-    return [one for one in unsent if one.id not in known] + found[::-1]
+    here = [one for one in unsent if one.id not in known]
+    waiting = [one for one in found if one.state == "queued"]
+    return here + waiting + [one for one in found[::-1] if one.state != "queued"]
+
+
+def moved(entries: Iterable[Entry], id: str, by: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ids of what waits: as it is, and with `id` so many places later; the same at an end."""
+    order = [one.id for one in entries if one.state == "queued"]
+    if id not in order:
+        return tuple(order), tuple(order)
+    at = order.index(id)
+    wanted = order.copy()
+    wanted.insert(max(0, min(at + by, len(order) - 1)), wanted.pop(at))
+    return tuple(order), tuple(wanted)

@@ -9,7 +9,7 @@ from typing import Literal
 from houston_console.app.link import Link
 from houston_console.app.speaking.entries import Entry
 from houston_console.app.speaking.outbox import Draft
-from houston_shared.wire import EditGuidance, Steer, Withdraw
+from houston_shared.wire import EditGuidance, Reorder, Steer, Withdraw
 
 Action = Literal["pause", "resume", "cancel"]
 DONE: dict[Action, str] = {
@@ -29,6 +29,12 @@ async def withdraw(link: Link, entry: Entry) -> str:
     """Take queued guidance back; returns what to say. Raises HoustonError."""
     await link.ask(Withdraw(id=entry.id, claimed=link.claimed))
     return "Withdrawn: the agent will not hear it."
+
+
+async def reorder(link: Link, rollout: str, seen: tuple[str, ...], order: tuple[str, ...]) -> str:
+    """Have what waits heard in another order; returns what to say. Raises HoustonError."""
+    await link.ask(Reorder(rollout=rollout, order=order, seen=seen, claimed=link.claimed))
+    return "Moved: the agent hears what waits in this order."
 
 
 async def edit(link: Link, draft: Draft) -> str:

@@ -1,7 +1,20 @@
 """The lines of the guidance queue, and the text as the agent reads it. Pure."""
 
-from houston_console.app.drawing.lines import Line, Span, Tone, fit, line, plain, span, spread
+from datetime import UTC, datetime
+
+from houston_console.app.drawing.lines import (
+    Line,
+    Span,
+    Tone,
+    block,
+    fit,
+    line,
+    plain,
+    span,
+    spread,
+)
 from houston_console.app.speaking.entries import Entry
+from houston_console.app.speaking.plans import Followed
 from houston_shared import real_user
 from houston_shared.records import Delivered
 
@@ -30,6 +43,43 @@ def entry_line(one: Entry, width: int) -> Line:
     )
     right = line(span(f" {one.reason} ", "error")) if one.reason else ()
     return spread(left, _cut(right, width // 2), width)
+
+
+def heard_lines(text: str, width: int, most: int) -> list[Line]:
+    """What the agent reads, in `most` lines; how much more there is takes the last of them."""
+    mark = span(" agent reads ", "faint")
+    pad = span(" " * len(mark.text))
+    wrapped = block(as_heard(text), width - len(mark.text), "guidance_text")
+    lines = [(mark if not at else pad, *one) for at, one in enumerate(wrapped)]
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], line(pad, span(f"… {len(lines) - most + 1} more lines", "dim"))]
+
+
+def fate_lines(one: Entry, followed: Followed | None, width: int) -> list[Line]:
+    """Who said a message and when, where it was heard, and what the agent did next."""
+    if not one.queued_at:
+        return []
+    told = f"{one.author} said it {local(one.queued_at)}"
+    if one.state == "delivered":
+        told += f"; heard at step {one.step}, {local(one.delivered_at)}"
+    parts = [line(span("             "), span(fit(told, width - 13), "dim"))]
+    if followed is None or followed.id != one.id:
+        return parts
+    for at, acted in enumerate(followed.steps):
+        head = span("        then " if not at else "             ", "faint")
+        number = span(f"{acted.step:>5} ", "number")
+        parts.append(line(head, number, span(fit(acted.text, width - 19))))
+    if one.state == "delivered" and not followed.steps:
+        parts.append(line(span("        then ", "faint"), span("no step yet", "dim")))
+    return parts
+
+
+def local(at: str) -> str:
+    """A time of JSON as the person's clock shows it, with the day where it is another."""
+    when = datetime.fromisoformat(at).astimezone()
+    today = when.date() == datetime.now(UTC).astimezone().date()
+    return when.strftime("%H:%M" if today else "%d %b %H:%M")
 
 
 def _cut(parts: Line, width: int) -> Line:

@@ -11,6 +11,8 @@ from houston_console.app.messages import say
 from houston_console.app.speaking.entries import Entry
 from houston_console.app.speaking.lines import entry_line
 
+What = Literal["withdraw", "edit", "go", "earlier", "later"]
+
 
 class Queue(LineView):
     """One line for each message."""
@@ -20,7 +22,7 @@ class Queue(LineView):
     class Asked(Message):
         """Do something with one message."""
 
-        def __init__(self, what: Literal["withdraw", "edit", "go"], entry: Entry) -> None:
+        def __init__(self, what: What, entry: Entry) -> None:
             super().__init__()
             self.what = what
             self.entry = entry
@@ -66,7 +68,7 @@ class Queue(LineView):
         self.show()
         self.moved()
 
-    def _ask(self, what: Literal["withdraw", "edit", "go"]) -> None:
+    def _ask(self, what: What) -> None:
         if self.under_cursor is not None:
             say(self, self.Asked(what, self.under_cursor))
 
@@ -77,6 +79,14 @@ class Queue(LineView):
     def action_edit(self) -> None:
         """Change it."""
         self._ask("edit")
+
+    def action_move(self, by: int) -> None:
+        """Have it heard earlier or later than the others that wait."""
+        self._ask("later" if by > 0 else "earlier")
+
+    async def copied(self) -> tuple[str, str]:
+        """The message under the cursor."""
+        return "the message", self.under_cursor.text if self.under_cursor else ""
 
     def action_choose(self) -> None:
         """Go to the step that heard it."""

@@ -31,6 +31,12 @@ def waiting() -> Plan[list[Guidance]]:
     return (yield from _read("state = 'queued' ORDER BY place", ()))
 
 
+def of_author(author: str, most: int) -> Plan[list[Guidance]]:
+    """What a person said last to any rollout, at most so much, in the order it was queued."""
+    newest = "SELECT id FROM guidance WHERE author = ? ORDER BY number DESC LIMIT ?"
+    return (yield from _read(f"id IN ({newest}) ORDER BY number", (author, most)))
+
+
 def one(id: str) -> Plan[Guidance]:
     """The guidance with this id, or unique beginning of one; raises HoustonError."""
     found = yield from _read("substr(id, 1, length(?1)) = ?1 ORDER BY place", (id,))

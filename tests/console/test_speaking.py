@@ -1,0 +1,192 @@
+"""Saying it well and not typing it twice: history, completion, snippets, order, what followed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_console.app.speaking import snippets
+from houston_console.app.speaking.completion import offer
+from houston_console.app.speaking.composer import Composer
+from houston_console.app.speaking.entries import Entry, moved
+from houston_console.app.speaking.history import History
+from houston_console.app.speaking.manner import is_command
+from houston_console.app.speaking.queue import Queue
+from houston_shared.records import FileChange
+from tests.console.conftest import SMALL, LiveStation, Seat, Sit
+from tests.console.homes import HomeBuilder
+from tests.support.recorder_client import Worker
+
+
+def test_history_walks_back_and_forth_and_keeps_what_was_being_typed() -> None:
+    walk = History(["one", "two", "one", "three"])
+    shown = [walk.older("dra"), walk.older("three"), walk.older("one"), walk.older("two")]
+    assert shown == ["three", "one", "two", None]
+    assert [walk.newer(), walk.newer(), walk.newer(), walk.newer()] == ["one", "three", "dra", None]
+    walk.older("new")
+    walk.leave()
+    assert not walk.walking
+    assert walk.newer() is None
+
+
+FILES = ["src/train.py", "src/model/layers.py", "README.md", "step 12", "data/训练.json"]
+COMPLETED = {
+    "the beginning": ("look at READ", ("README.md",)),
+    "a part of a path": ("see lay", ("src/model/layers.py",)),
+    "any case": ("see readme", ("README.md",)),
+    "several": ("src", ("src/train.py", "src/model/layers.py")),
+    "within a word": ("see rain", ("src/train.py",)),
+    "a step": ("after 1", ("step 12",)),
+    "another script": ("看 训", ("data/训练.json",)),
+    "nothing": ("see xyz", ()),
+}
+
+
+@pytest.mark.parametrize("name", COMPLETED)
+def test_a_word_is_finished(name: str) -> None:
+    before, words = COMPLETED[name]
+    found = offer(before, FILES)
+    assert (found.words if found else ()) == words
+
+
+def test_the_next_word_comes_round() -> None:
+    found = offer("src", FILES)
+    assert found is not None
+    assert found.next().taken == "src/model/layers.py"
+    assert found.next().next().taken == "src/train.py"
+    assert "‹src/train.py›" in found.said()
+
+
+def test_snippets_are_a_file_that_an_editor_can_change(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "snippets.txt"
+    assert snippets.kept(path) == []
+    assert snippets.keep(path, "Stop tuning;\nlook at the data.\n")
+    assert snippets.keep(path, "Back it up first.")
+    assert not snippets.keep(path, " Back it up first. ")
+    assert snippets.kept(path) == ["Stop tuning;\nlook at the data.", "Back it up first."]
+    path.write_text(path.read_text() + "---\n\n---\nWritten by hand\n")
+    assert snippets.kept(path)[-1] == "Written by hand"
+
+
+MANNERS = {
+    "a strategy": ("Look at the errors by class before you train again.", False),
+    "naming a command": ("Your git history tells which run was best.", False),
+    "a command": ("pip install vllm && python run.py", True),
+    "a prompt": ("$ ls -l", True),
+    "one of three lines": ("Try a smaller model.\nIt is enough here.\ncd src", False),
+    "nothing": ("  \n", False),
+}
+
+
+@pytest.mark.parametrize("name", MANNERS)
+def test_what_reads_like_a_command_is_told_from_a_strategy(name: str) -> None:
+    text, wanted = MANNERS[name]
+    assert is_command(text) == wanted
+
+
+def _entry(id: str, state: Any = "queued") -> Entry:
+    return Entry(id, state, "next", "ada", "text")
+
+
+ORDERS = {
+    "later": ("a", 1, ("b", "a", "c")),
+    "earlier": ("c", -1, ("a", "c", "b")),
+    "at the end": ("c", 1, ("a", "b", "c")),
+    "at the start": ("a", -1, ("a", "b", "c")),
+    "delivered": ("d", 1, ("a", "b", "c")),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_what_waits_can_change_places(name: str) -> None:
+    id, by, wanted = ORDERS[name]
+    entries = [*map(_entry, "abc"), _entry("d", "delivered")]
+    assert moved(entries, id, by) == (("a", "b", "c"), wanted)
+
+
+def _work(live: LiveStation) -> Worker:
+    worker = live.working()
+    worker.step(1)
+    return worker
+
+
+async def _live(seat: Seat) -> None:
+    await seat.until(lambda: seat.app.state.link == "live", "live")
+
+
+async def test_the_queue_is_put_in_order_and_heard_so(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _live(seat)
+        await seat.press("i")
+        for words in ("first", "second", "third"):
+            await seat.write(words)
+            await seat.press("enter")
+            await seat.until(lambda w=words: w in seat.text(Queue), words)
+        await seat.press("escape", "6", "j", "j", "K", "K")
+        await seat.until(lambda: "third" in seat.lines(Queue)[0], "third is first")
+        ack = worker.step(2)
+        assert [one.text for one in ack.guidance] == ["third", "first", "second"]
+
+
+async def test_what_the_agent_did_after_it_heard_is_shown(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _live(seat)
+        await seat.press("i")
+        await seat.write("look at the data")
+        await seat.press("enter")
+        await seat.until(lambda: "queued" in seat.text(Queue), "queued")
+        worker.step(2)
+        worker.step(3)
+        await seat.until(lambda: "step 2" in seat.text(Queue), "heard")
+        await seat.press("escape", "6")
+        await seat.until(lambda: "then     3 " in seat.text("#heard"), "what followed")
+        assert "heard at step 2" in seat.text("#heard")
+
+
+async def test_what_was_said_before_is_said_again(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout, SMALL) as seat:
+        await _live(seat)
+        composer = seat.app.query_one(Composer)
+        await seat.press("i")
+        await seat.write("look at the data")
+        await seat.press("enter")
+        await seat.until(lambda: live.query("SELECT id FROM guidance"), "queued")
+        await seat.press("up")
+        assert composer.text == "look at the data"
+        await seat.press("down")
+        assert composer.text == ""
+
+
+async def test_a_file_is_named_without_typing_it(builder: HomeBuilder, sit: Sit) -> None:
+    change = FileChange(path="src/train_tokenizer.py", kind="added", added=1, removed=0, diff="")
+    builder.start("r")
+    builder.whole("r", 1, "writes", files=(change,))
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("i")
+        await seat.write("see tok")
+        await seat.press("ctrl+n")
+        assert seat.app.query_one(Composer).text == "see src/train_tokenizer.py"
+        await seat.write(" and ste")
+        await seat.press("ctrl+n")
+        assert seat.app.query_one(Composer).text == "see src/train_tokenizer.py and step 1"
+
+
+async def test_a_snippet_is_kept_and_said_again(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snippets, "own_file", lambda: tmp_path / "snippets.txt")
+    builder.start("r")
+    async with sit(builder.home, size=SMALL) as seat:
+        composer = seat.app.query_one(Composer)
+        await seat.press("i")
+        await seat.write("back it up")
+        await seat.press("ctrl+t", "enter")
+        await seat.until(lambda: "Kept in" in seat.bar("#hints"), "kept")
+        composer.clear()
+        await seat.press("ctrl+t")
+        await seat.write("up")
+        await seat.press("enter")
+        await seat.until(lambda: composer.text == "back it up", "said again")
