@@ -105,17 +105,17 @@ def _show(page: Page, sides: list[Side]) -> None:
 
 def _over_time(sides: list[Side]) -> list[tuple[str, Sequence[object]]]:
     """A line for each time at which one of them was scored: the score that each had by then."""
-    times = sorted({each.active_us for one in sides for each in one.scores})
+    seconds = sorted({each.active_us // 1_000_000 for one in sides for each in one.scores})
     return [
-        (f"score at {duration(time / 1e6)}", [_by(one.scores, time) for one in sides])
-        for time in times
+        (f"score at {duration(second)}", [_by(one.scores, second) for one in sides])
+        for second in seconds
     ]
 
 
-def _by(found: list[Score], time: int) -> str:
-    """The newest score at a time; in brackets where it is older."""
-    had = [one for one in found if one.active_us <= time]
+def _by(found: list[Score], second: int) -> str:
+    """The newest score in a second of active time; in brackets where it is older."""
+    had = [one for one in found if one.active_us // 1_000_000 <= second]
     if not had:
         return "–"
     said = score(had[-1].score)
-    return said if had[-1].active_us == time else f"({said})"
+    return said if had[-1].active_us // 1_000_000 == second else f"({said})"

@@ -11,7 +11,7 @@ import msgspec
 
 from houston_console.headless import options, standing_now
 from houston_console.headless.page import GAP, Page, Span, span
-from houston_console.headless.spoken import cut, duration, score, standing
+from houston_console.headless.spoken import cut, duration, score, standing, why
 from houston_shared import out
 from houston_shared.clock import iso, now_us
 from houston_shared.config import Loaded
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         for number, (task, needs) in enumerate(tables):
             if task:
                 page.line("\n" if number else "", span(task, "name"))
-            _table(page, list(needs), archives)
+            _table(page, list(needs), archives, without_task=bool(task))
         if stood:
             out.note(last_known.sentence(stood))
     elif arguments.task or arguments.state:
@@ -102,13 +102,16 @@ def _by_task(found: list[Need]) -> list[Need]:
     return sorted(found, key=lambda one: first[_task(one)])
 
 
-def _table(page: Page, found: list[Need], archives: dict[str, str]) -> None:
+def _table(
+    page: Page, found: list[Need], archives: dict[str, str], without_task: bool = False
+) -> None:
     rows = [_row(one) for one in found]
     # A column that nobody fills only takes room.
     used = [
-        n
-        for n, title in enumerate(TITLES[:-1])
-        if title not in RARE or any(row[n].text for row in rows)
+        number
+        for number, title in enumerate(TITLES[:-1])
+        if (title not in RARE or any(row[number].text for row in rows))
+        and not (without_task and title == "task")
     ]
     titles = [*(TITLES[n] for n in used), TITLES[-1]]
     rows = [tuple(row[n] for n in used) for row in rows]
@@ -134,16 +137,10 @@ def _row(need: Need) -> tuple[Span, ...]:
         span(score(one.best_score)),
         span(score(one.last_score)),
         span(duration(one.active_us / 1_000_000)),
-        span(cut(_why(need), DOING), "bad"),
+        span(cut(why(need), DOING), "bad"),
         span(cut(", ".join(people), DOING), "person"),
         span("" if rollouts.stands(one) else cut(one.activity, DOING)),
     )
-
-
-def _why(need: Need) -> str:
-    """The reasons that the other columns do not say already."""
-    said = ("paused", "engine", "waiting", "gpu", "failed")
-    return "; ".join(one.text for one in need.reasons if one.kind not in said)
 
 
 def _state(one: Rollout, room: int | None, archived: bool) -> Span:

@@ -142,7 +142,7 @@ def _scores(evaluations: list[Evaluation]) -> list[dict[str, Any]]:
 
 def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluation]) -> None:
     drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
-    said, needs = facts["guidance"], facts["attention_reasons"]
+    said = facts["guidance"]
     history = ", ".join(
         f"{score(each.score)} at step {each.step}"
         + ("" if each.state == "scored" else " (no score, no submission used)")
@@ -161,7 +161,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         f" {'final' if one.state in ENDED else 'last'} {score(one.last_score)}",
         "scores": history,
         "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
-        "attention": "; ".join(": ".join(filter(None, each)) for each in needs.items()),
+        "need": "; ".join(one["text"] for one in facts["reasons"]),
         "claim": _claim(facts["claim"]),
         "people": f"{', '.join(facts['looking'])} looking" if facts["looking"] else "",
         "workspace": facts["workspace"] or "",

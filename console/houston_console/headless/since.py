@@ -124,9 +124,7 @@ def _show(page: Page, one: Rollout, before: Seen | None, found: Since, full: boo
     facts = f"{found.steps} steps"
     if found.steps:
         facts += f" ({found.first} to {found.last}) in {duration(found.active_us / 1e6)}"
-    page.line(
-        f"  {facts}; {found.errors} with errors; best score before {score(found.best_before)}"
-    )
+    page.line(f"  {facts}; {found.errors} with errors{_scores(found)}")
     for heard in found.guidance:
         _show_heard(page, one.id, heard)
     if found.files:
@@ -140,6 +138,15 @@ def _show(page: Page, one: Rollout, before: Seen | None, found: Since, full: boo
         page.line(span(f"  … {len(found.events) - len(events)} earlier (--full)", "dim"))
     for event in events:
         page.line(*_line(one.id, event))
+
+
+def _scores(found: Since) -> str:
+    """How the best score moved; empty where nothing was scored meanwhile."""
+    new = [one.score for one in found.evaluations if one.score is not None]
+    if not new:
+        return ""
+    best = max([*new, *([] if found.best_before is None else [found.best_before])])
+    return f"; best score {score(found.best_before)} → {score(best)}, last {score(new[-1])}"
 
 
 def _show_heard(page: Page, rollout: str, heard: Heard) -> None:

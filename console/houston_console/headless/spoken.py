@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from houston_console.headless.page import Page, Span, span
 from houston_shared.clock import local
+from houston_shared.need import Need
 from houston_shared.records import ENDED, Guidance
 from houston_shared.safe_text import safe_line
 from houston_shared.store.queries import rollouts
@@ -46,6 +47,12 @@ def standing(one: Rollout, room: int | None = None, archived: bool = False) -> S
         )
         said += f" ({cut(one.reason, left)})"
     return span(said + mark, STATE_TONES.get(one.state, ""))
+
+
+def why(need: Need) -> str:
+    """Why somebody is needed, without what the rollout's state says already."""
+    said = ("paused", "engine", "waiting", "gpu", "failed")
+    return "; ".join(one.text for one in need.reasons if one.kind not in said)
 
 
 def cut(text: str, most: int | None) -> str:

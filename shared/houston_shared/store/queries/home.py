@@ -102,9 +102,14 @@ def _heard() -> Plan[dict[str, tuple[int, int]]]:
 def _new_steps(
     one: Rollout, looks: list[Look], person: Person | None, now: int
 ) -> Plan[int | None]:
-    """Steps closed since a person was here; None for who never was, or where nobody asks."""
+    """Steps closed since a person was here; None for who never was, or where nobody asks.
+
+    Who is there now has what is new since the visit before.
+    """
     mine = next((look for look in looks if (look.name, look.uid) == person), None)
-    before = looking.seen(mine, now)
+    if mine is None:
+        return None
+    before = looking.seen(mine, now) if mine.looks(now) else looking.newest(mine)
     if before is None:
         return None
     begun = yield from in_order.step_at(one.id, before.seq)

@@ -100,14 +100,16 @@ def last_seen(rollout: str, person: Person, at: int = 0) -> Plan[Seen | None]:
     return seen((yield from of(rollout, person)), at)
 
 
+def newest(look: Look) -> Seen | None:
+    """Up to where a person knows a rollout by now; None for who never had a key pressed at it."""
+    return Seen(look.seq, look.step, look.seen_at) if look.seen_at else None
+
+
 def seen(look: Look | None, at: int = 0) -> Seen | None:
     """As `last_seen`, of a row that was read already."""
     if look is None:
         return None
-    over = look.gone(at or now_us())
-    found = (
-        Seen(look.seq, look.step, look.seen_at)
-        if over
-        else Seen(look.before_seq, look.before_step, look.before_at)
-    )
-    return found if found.at else None
+    if look.gone(at or now_us()):
+        return newest(look)
+    before = Seen(look.before_seq, look.before_step, look.before_at)
+    return before if before.at else None

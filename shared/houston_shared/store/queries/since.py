@@ -216,14 +216,34 @@ def _marked(steps: list[_Step]) -> Plan[list[Happening]]:
     marked = [one for one in steps if one.attention or one.errors]
     events = yield from journal.by_seq([one.seq for one in marked[-READ:] if one.attention])
     found: list[Happening] = []
-    for one in marked:
+    for run in _runs(marked):
+        one, last = run[0], run[-1]
         reasons: dict[str, str] = {}
-        if event := events.get(one.seq):
+        if event := events.get(last.seq):
             reasons = yield from _reasons(event)
         names = one.attention.split(",") if one.attention else ["error"]
         kind = "error" if one.errors else "attention"
-        found.append(Happening(one.seq, one.step, one.at, kind, _said(names, reasons, one.tools)))
+        text = _said(kind, names, reasons, one.tools)
+        if last is not one:
+            text += f", to step {last.step}"
+        found.append(Happening(one.seq, one.step, one.at, kind, text))
     return found
+
+
+def _runs(marked: list[_Step]) -> list[list[_Step]]:
+    """Steps behind each other with the same signals are one stop, at their first."""
+    runs: list[list[_Step]] = []
+    for one in marked:
+        before = runs[-1][-1] if runs else None
+        if (
+            before is not None
+            and one.step == before.step + 1
+            and (one.attention, one.errors > 0) == (before.attention, before.errors > 0)
+        ):
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
 
 
 def _reasons(event: Event) -> Plan[dict[str, str]]:
@@ -233,9 +253,13 @@ def _reasons(event: Event) -> Plan[dict[str, str]]:
         return {}
 
 
-def _said(names: list[str], reasons: dict[str, str], tools: str) -> str:
-    words = [": ".join(filter(None, (name.replace("_", " "), reasons.get(name)))) for name in names]
-    return "; ".join(words) + (f" ({tools})" if tools else "")
+def _said(kind: str, names: list[str], reasons: dict[str, str], tools: str) -> str:
+    """The signals with their reasons; the tools where no reason names one."""
+    words = []
+    for name in names:
+        called = "" if name == kind else name.replace("_", " ")
+        words.append(": ".join(filter(None, (called, reasons.get(name)))))
+    return "; ".join(filter(None, words)) or tools
 
 
 def _people(rollout: str, after: int) -> Plan[list[Happening]]:
