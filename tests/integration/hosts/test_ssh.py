@@ -37,14 +37,14 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 async def make(sshd: Sshd) -> AsyncIterator[Make]:
     made: list[SshHost] = []
 
-    def host(rollout: str, lease: int = 1) -> SshHost:
+    def host(rollout: str, lease: int = 1, key: str = "here") -> SshHost:
         hello = Hello(
             version="0.1.0",
             rollout=rollout,
             lease=lease,
             root=sshd.host.host_root,
-            key="k",
-            owner="here:/home",
+            key=key,
+            owner=f"{key}:/home",
             sandbox="bubblewrap",
             network=False,
             environment={"COLOUR": "blue"},
@@ -191,7 +191,9 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
         own.close()
 
 
-async def test_a_worker_that_wakes_is_refused_beside_its_successor(make: Make) -> None:
+async def test_a_worker_that_wakes_is_refused_beside_its_successor_and_a_copied_home_too(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, later = make("leased", lease=1), make("leased", lease=2)
     await first.prepare(None)
     await later.prepare(None, begun=True)
@@ -203,6 +205,9 @@ async def test_a_worker_that_wakes_is_refused_beside_its_successor(make: Make) -
     async with asyncio.timeout(30):
         while said not in await _why_away(first):  # noqa: ASYNC110 it is told when it asks
             await asyncio.sleep(0.05)
+    monkeypatch.setattr(link, "_FIRST_TRIES", 1)
+    with pytest.raises(HostAway, match="Another home is at work on leased there"):
+        await make("leased", lease=9, key="copy").prepare(None, begun=False)
     stop.set()
     assert (await waiting).busy, "its successor is not cut off"
 

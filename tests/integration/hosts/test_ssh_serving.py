@@ -27,7 +27,7 @@ async def test_what_is_brought_for_an_evaluator_is_shown_to_no_agent(tmp_path: P
     parcels.pack(task, packed)
     name = parcels.name_of(task)
     hello = m.Hello(
-        version="0", rollout="r1", root=str(there / "root"), key="k", owner="here:/home",
+        version="0", rollout="r1", root=str(there / "root"), key="here", owner="here:/home",
         sandbox="bubblewrap", network=False, read=(str(there),),
     )  # fmt: skip
     serving = Serving({})
@@ -77,7 +77,7 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
 
     for rollout, folders in rollouts.items():
         await ask(rollout, m.Hello(
-            version="0", rollout=rollout, root=str(root), key="k", owner="here:/home",
+            version="0", rollout=rollout, root=str(root), key="here", owner="here:/home",
             sandbox="none", network=True,
         ))  # fmt: skip
         for folder in folders:
@@ -107,3 +107,24 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
     await ask("r2", m.Free(snapshots=True))
     assert kept() == {"half.t.tar"}
     assert not list((root / "serving").iterdir())
+
+
+async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    holder = root / "rollouts" / "r1" / "holder"
+
+    async def told(key: str, *asks: m.Asks, owner: str = "") -> None:
+        serving = Serving({})
+        hello = m.Hello(
+            version="0", rollout="r1", root=str(root), key=key, owner=owner, lease=m.OVER,
+            sandbox="none", network=True,
+        )  # fmt: skip
+        for ask in (hello, *asks):
+            await serving.answer(ask, asyncio.Event())
+        await serving.close()
+
+    await told("here", m.Prepare(source="", begun=False), owner="here:/home")
+    await told("copy", m.DestroyTerminals())
+    assert holder.read_text() == "here:/home"
+    await told("here", m.DestroyTerminals())
+    assert holder.read_text() == ""

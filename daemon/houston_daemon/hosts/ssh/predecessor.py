@@ -1,9 +1,10 @@
 """Who served a rollout on this machine before: a far end whose connection was cut may not know yet.
 
 `<root>/serving/<rollout>.json` names the process, and for whom it serves: the home and the lease of
-its worker. A new one ends it, unless it serves a later worker of the same home: then the new one is
-of a worker that was stopped or cut off, and has a successor. Leases of a process that is gone count
-for nothing: a home that was restored from a backup begins with lower ones.
+its worker. A new one ends it, unless it serves a later worker of the same home (then the new one is
+of a worker that was stopped or cut off, and has a successor), or another home, of which this one is
+a copy. A process that is gone keeps nobody away: a home restored from a backup begins with lower
+leases, and one that was moved is another.
 """
 
 import contextlib
@@ -27,25 +28,25 @@ _TURN_SECONDS = 10.0
 class _Note(msgspec.Struct, frozen=True):
     pid: int
     started: int
-    owner: str
+    key: str
     lease: int
 
 
-def replace(root: Path, rollout: str, owner: str, lease: int) -> None:
+def replace(root: Path, rollout: str, key: str, lease: int) -> None:
     """End the process that served `rollout` here before, and note this one.
 
-    Raises HoustonError while it serves a later worker of the same owner.
+    key: of the home. Raises HoustonError while it serves a later worker, or another home.
     """
     note = root / "serving" / f"{rollout}.json"
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _turn(note):
         before = _noted(note)
         if before is not None and before.pid != os.getpid():
-            _refuse_older(before, rollout, owner, lease)
+            _check(before, rollout, key, lease)
             _end(ProcessKey(before.pid, before.started))
         own = processes.key_of(os.getpid())
         beside = note.with_suffix(f".{own.pid}")
-        beside.write_bytes(msgspec.json.encode(_Note(own.pid, own.started, owner, lease)))
+        beside.write_bytes(msgspec.json.encode(_Note(own.pid, own.started, key, lease)))
         beside.replace(note)
 
 
@@ -56,14 +57,17 @@ def forget(root: Path, rollout: str) -> None:
     note.with_suffix(".turn").unlink(missing_ok=True)
 
 
-def _refuse_older(before: _Note, rollout: str, owner: str, lease: int) -> None:
-    later = before.owner in (owner, "") and before.lease > lease  # "": the rollout is over
-    if later and processes.is_alive(ProcessKey(before.pid, before.started)):
-        raise HoustonError(
-            f"A later worker of {rollout} is at work there (lease {before.lease}, not {lease}).",
-            "Nothing was done there.",
-            code=ExitCode.BUSY,
-        )
+def _check(before: _Note, rollout: str, key: str, lease: int) -> None:
+    """Raise HoustonError where the process before is still needed."""
+    if not processes.is_alive(ProcessKey(before.pid, before.started)):
+        return
+    if before.key != key:
+        cause = f"Another home is at work on {rollout} there."
+    elif before.lease > lease:
+        cause = f"A later worker of {rollout} is at work there (lease {before.lease}, not {lease})."
+    else:
+        return
+    raise HoustonError(cause, "Nothing was done there.", code=ExitCode.BUSY)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from houston_daemon.hosts.ssh.reading import Reading
 from houston_daemon.hosts.ssh.shelf import Shelf
 from houston_daemon.hosts.terminals.terminal import LocalTerminal
 from houston_daemon.hosts.user_secrets import secret_places
+from houston_daemon.hosts.workspace import tenancy
 from houston_shared.errors import HoustonError
 
 InTerminal = (
@@ -46,6 +47,7 @@ class Serving:
         self._host: LocalHost | None = None
         self._shelf: Shelf | None = None
         self._reading: Reading | None = None
+        self._key = ""
         self._free: Callable[[bool], Awaitable[Freed]] | None = None
 
     async def hello(self, ask: m.Hello) -> m.Welcome:
@@ -79,10 +81,10 @@ class Serving:
             self._reading = Reading(host.folder)
         elif ask.rollout:
             await asyncio.to_thread(shelf.open)
-            await asyncio.to_thread(predecessor.replace, root, ask.rollout, ask.owner, ask.lease)
+            await asyncio.to_thread(predecessor.replace, root, ask.rollout, ask.key, ask.lease)
         else:
             trouble = await _trouble(ask)
-        self._host, self._shelf = host, shelf
+        self._host, self._shelf, self._key = host, shelf, ask.key
         self._free = partial(_free, shelf, root.absolute(), ask)
         return m.Welcome(
             version=version("houston-agents"),
@@ -126,7 +128,9 @@ class Serving:
             case m.Terminals():
                 return await host.terminals()
             case m.DestroyTerminals():
-                return await host.destroy_terminals()
+                if not self._anothers(host):
+                    await host.destroy_terminals()
+                return None
             case m.Free() if self._free is not None:
                 return await self._free(ask.snapshots)
             case m.Other():
@@ -141,6 +145,11 @@ class Serving:
                 raise HoustonError(f"{type(ask).__name__} is for who reads.")
             case _:
                 return await _in_terminal(await host.terminal(ask.name), ask, back)
+
+    def _anothers(self, host: LocalHost) -> bool:
+        """Whether another home drives the rollout: one that is a copy ends nothing of it."""
+        holder = tenancy.noted(host.folder)
+        return bool(holder) and not holder.startswith(f"{self._key}:")
 
     def _service(self, host: LocalHost, name: str) -> Service:
         if name not in self._services:
