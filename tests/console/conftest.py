@@ -14,6 +14,9 @@ from houston_console.app.transcript.transcript import Transcript
 from houston_shared.config import Configuration, Loaded
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner
+from houston_shared.records import ENDED
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
 from tests.console.homes import HomeBuilder
 from tests.support.recorder_client import Station
 
@@ -106,22 +109,39 @@ class Seat:
         return f"{widget.border_title} | {widget.border_subtitle}"
 
 
+def _newest(home: Home) -> str:
+    """The rollout to sit down at; empty where there is none."""
+    if not home.database.exists():
+        return ""
+    with Reader(home) as reader:
+        found = reader.run(rollouts.all_rollouts())
+    found.sort(key=lambda one: (one.state in ENDED, -one.created_at))
+    return found[0].id if found else ""
+
+
 Sit = Callable[..., AbstractAsyncContextManager[Seat]]
 
 
 @pytest.fixture
 def sit(tmp_path: Path) -> Sit:
-    """Sit down at a console: `async with sit(home) as seat`."""
+    """Sit down at a console: `async with sit(home) as seat`.
+
+    Without a name at the newest rollout that runs; at_home: where somebody begins who names none.
+    """
 
     @asynccontextmanager
     async def down(
-        home: Home, rollout: str = "", size: tuple[int, int] = WIDE
+        home: Home, rollout: str = "", size: tuple[int, int] = WIDE, at_home: bool = False
     ) -> AsyncIterator[Seat]:
-        app = HoustonConsole(Loaded(Configuration(), home, "test"), rollout, tmp_path / "state")
+        named = rollout or ("" if at_home else _newest(home))
+        app = HoustonConsole(Loaded(Configuration(), home, "test"), named, tmp_path / "state")
         async with app.run_test(size=size) as pilot:
             seat = Seat(app, pilot)
             watching = app.watching
-            await seat.until(lambda: watching.source or not app.state.rollouts, "opened")
+            if at_home:
+                await seat.until(lambda: app.at_home.listed.rows, "home")
+            else:
+                await seat.until(lambda: watching.source or not app.state.rollouts, "opened")
             if home.database.exists():
                 await app.catch_up()
             await pilot.pause()

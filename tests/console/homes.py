@@ -74,12 +74,13 @@ class HomeBuilder(WrittenHome):
         instructions: str = "Write the ten most frequent words of corpus.txt to answer.json.",
         host_root: str = "",
         sandbox: str = "bubblewrap",
+        definition: str = "",
     ) -> None:
         """A running rollout with its head."""
         record = TaskRecord(
             name=task,
             folder="/tasks",
-            definition=f'name = "{task}"\ninstructions = "Count."\n',
+            definition=definition or f'name = "{task}"\ninstructions = "Count."\n',
             instructions=instructions,
         )
         self.event(Key(), "task", record)

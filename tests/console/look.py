@@ -1,6 +1,7 @@
 """Draw the console on a made-up home: `python -m tests.console.look OUT [WIDTHxHEIGHT] [keys…]`.
 
-A script for looking, not a test. Writes OUT.svg and OUT.png (cairosvg).
+After the size `crowd` takes a home of eighteen rollouts, and begins where nobody names one. A
+script for looking, not a test. Writes OUT.svg and OUT.png (cairosvg).
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from houston_console.app.app import HoustonConsole
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.config import Configuration, Console, Loaded
 from houston_shared.records import FileChange, TerminalSpan
+from tests.console import crowd
 from tests.console.homes import HomeBuilder
 
 _DIFF = """--- a/count.py
@@ -109,13 +111,15 @@ def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
 
 async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str]) -> None:
     """Draw it after some keys."""
-    with build(path) as builder:
+    many = keys[:1] == ["crowd"]
+    keys = keys[many:]
+    with crowd.build(path) if many else build(path) as builder:
         theme = os.environ.get("THEME", Console().theme)
         loaded = Loaded(Configuration(console=Console(theme=theme)), builder.home, "defaults")
-        app = HoustonConsole(loaded, "r-7f3a", path / "state")
+        app = HoustonConsole(loaded, "" if many else "r-7f3a", path / "state")
         async with app.run_test(size=size) as pilot:
             await app.catch_up()
-            await pilot.pause()
+            await pilot.pause(0.5)
             for key in keys:
                 await pilot.press(key)
                 await pilot.pause(0.1)

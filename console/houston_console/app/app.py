@@ -14,14 +14,17 @@ from textual.screen import Screen
 
 from houston_console.app.comfort import clipboard, commands
 from houston_console.app.comfort.commands import Command, Commands
+from houston_console.app.compare.screen import CompareScreen
 from houston_console.app.dialogs import Help
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.palette import ANSI, DEFAULT, THEMES
 from houston_console.app.driver import SafeDriver, last_words
+from houston_console.app.home.screen import HomeScreen
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.messages import Failed, Told
 from houston_console.app.pump import COALESCE_SECONDS, LOW_SECONDS, Pump
+from houston_console.app.rollouts.needs import Board, Needs
 from houston_console.app.rollouts.plans import overview
 from houston_console.app.screen import HoustonScreen
 from houston_console.app.speaking.outbox import Outbox
@@ -29,6 +32,7 @@ from houston_console.app.state import ConsoleState, LinkState
 from houston_console.app.watching import WatchScreen
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
+from houston_shared.person import myself
 from houston_shared.safe_text import safe
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.wire import Notice
@@ -70,7 +74,17 @@ class HoustonConsole(App[None]):
             LOW_SECONDS if low else COALESCE_SECONDS,
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
-        self.watching = WatchScreen(self.state, self.reader, self.outbox, self.link, home, rollout)
+        self.aside = AsyncReader(loaded.home)  # for what no key waits for
+        person = myself(loaded.config.console.name)
+        self.state.me = person.name
+        self.needs = Needs(loaded.home, self.aside, person, self._judged, self._cannot_read)
+        self.watching = WatchScreen(
+            self.state, self.reader, self.outbox, self.link, home, rollout, self.aside, person
+        )
+        self.at_home = HomeScreen(
+            self.state, self.aside, self.needs, self.link, home, self.show_rollout, self.compare
+        )
+        self._begins = not rollout
         self._problem = ""
         self._low = low
 
@@ -85,14 +99,16 @@ class HoustonConsole(App[None]):
         wanted = self.loaded.config.console.theme
         given = wanted if wanted in self.available_themes else DEFAULT
         self.theme = ANSI.name if self._low and given == DEFAULT else given
-        for task in (self.pump.listen(), self.pump.run(), self.link.run()):
+        for task in (self.pump.listen(), self.pump.run(), self.link.run(), self.needs.run()):
             self.run_worker(task, group="background")
+        self.install_screen(self.at_home, "home")
         self.set_interval(1.0, self._say)
 
     async def on_unmount(self) -> None:
         """Let go of files and sockets."""
         await self.link.close()
         await self.reader.close()
+        await self.aside.close()
 
     # --- what changed ------------------------------------------------------------------------
 
@@ -106,10 +122,45 @@ class HoustonConsole(App[None]):
         seen = await self.reader.run(overview(self.state.seq))
         changed = self.state.take(seen)
         self._problem = ""
+        self.needs.wake()
+        await self._begin()
         for screen in self.screen_stack:
             if isinstance(screen, HoustonScreen):
                 await screen.caught_up(changed)
         self._say()
+
+    def _judged(self, board: Board) -> None:
+        self.state.board = board
+        for screen in self.screen_stack:
+            if isinstance(screen, HoustonScreen):
+                screen.judged()
+
+    # --- from screen to screen ---------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Begin at home where there is a choice; a single rollout is opened by itself."""
+        if self._begins and self.state.rollouts:
+            self._begins = False
+            if len(self.state.rollouts) > 1:
+                await self.action_home()
+
+    async def action_home(self) -> None:
+        """Who needs me?"""
+        if self.at_home not in self.screen_stack:
+            await self.push_screen(self.at_home)
+
+    async def show_rollout(self, rollout: str) -> None:
+        """Show a rollout, from any screen; the one that is open is found as it was left."""
+        while self.screen is not self.watching:
+            self.pop_screen()
+        if rollout != self.state.selected:
+            await self.watching.choose(rollout)
+        self._say()
+
+    async def compare(self, first: str, second: str) -> None:
+        """Two rollouts side by side."""
+        home = str(self.loaded.home.path)
+        await self.push_screen(CompareScreen(self.state, self.aside, home, first, second))
 
     def _announced(self, notice: Notice) -> None:
         self.state.announced = max(self.state.announced, notice.seq)
@@ -135,6 +186,7 @@ class HoustonConsole(App[None]):
     # --- what is said ------------------------------------------------------------------------
 
     def _say(self) -> None:
+        self.link.look_at(*self.front.place)
         for screen in self.screen_stack:
             if isinstance(screen, HoustonScreen):
                 screen.say()
@@ -191,6 +243,8 @@ class HoustonConsole(App[None]):
         """Keys are noted: only they may write to the clipboard."""
         if isinstance(event, events.Key):
             self._pressed_at = time.monotonic()
+            self.link.presence.pressed()
+            self.front.pressed()
         await super().on_event(event)
 
     def may_copy(self) -> bool:

@@ -69,6 +69,7 @@ class TabBar(Bar):
     def take(self, area: Area) -> None:
         """Mark the area that is shown."""
         names: tuple[tuple[Area, str], ...] = (
+            ("home", "0 Home"),
             ("rollouts", "1 Rollouts"),
             ("trajectory", "2 Trajectory"),
             ("terminals", "3 Terminals"),

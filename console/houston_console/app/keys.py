@@ -64,6 +64,8 @@ _NAMES = {"1": "on", "-1": "back", "True": "on", "False": "back", "/": "search",
 
 KEYS = (
     Key("watch", "1", "area('rollouts')", "1", "go to the rollouts"),
+    Key("watch", "0,backspace", "app.home", "0", "home: every rollout, who needs somebody first",
+        "home"),
     Key("watch", "2", "area('trajectory')", "2", "go to the trajectory"),
     Key("watch", "3", "area('terminals')", "3", "go to the terminals"),
     Key("watch", "4", "area('files')", "4", "go to files and searches"),
@@ -77,8 +79,6 @@ KEYS = (
     Key("watch", "p", "steer('pause')", "p", "pause this rollout", "pause"),
     Key("watch", "r", "steer('resume')", "r", "resume this rollout", "resume"),
     Key("watch", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
-    Key("watch", "0,backspace", "app.home", "0", "home: every rollout, who needs somebody first",
-        "home"),
     Key("watch", "I", "since", "I", "what happened since you were here; again to fold it", "here"),
     Key("watch", "right_square_bracket", "walk(1)", "]", "next event since you were here"),
     Key("watch", "left_square_bracket", "walk(-1)", "[", "event since you were here before"),

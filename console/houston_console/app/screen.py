@@ -1,5 +1,8 @@
 """What every full screen of the console has: the line at the top, its areas, the line of keys."""
 
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
 from textual.app import ComposeResult
 from textual.screen import Screen
 
@@ -41,6 +44,21 @@ class HoustonScreen(Screen[None]):
         Raises HoustonError.
         """
         raise NotImplementedError
+
+    def judged(self) -> None:
+        """Who needs a person, and who is where, was read again."""
+
+    def pressed(self) -> None:
+        """A key was pressed: somebody is here."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Which rollout is looked at here, and at which step; an empty name for none."""
+        return "", 0
+
+    def later(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+        """Do something that no key waits for; instead of what the group was doing."""
+        self.run_worker(cast(Any, work), group=group, exclusive=True)
 
     def linked(self) -> None:
         """The daemon came, or went, or took what was sent."""

@@ -4,30 +4,19 @@ Nothing here reads a file or a socket; `pump` and `link` bring what changed, wid
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from houston_console.app.rollouts.needs import Board
 from houston_console.app.rollouts.plans import Overview
+from houston_shared.need import Need, Standing, ordered
 from houston_shared.store.queries.rollouts import Rollout
 
 LinkState = Literal["live", "reconnecting", "down"]
 """`down`: no daemon holds the home. `reconnecting`: one does, and does not answer."""
 
 
-class Attention(NamedTuple):
-    """Why somebody should look at a rollout, the weightiest first."""
-
-    weight: int
-    reasons: tuple[str, ...]
-
-
-class Listed(NamedTuple):
-    """One line of the selector: a task (no rollout), or one of its rollouts."""
-
-    task: str
-    rollout: Rollout | None
-    attention: Attention = Attention(0, ())
-    waiting: int = 0
-    """Guidance that is queued."""
+NOBODY = Board([])
+"""Before anything was read."""
 
 
 @dataclass
@@ -43,6 +32,10 @@ class ConsoleState:
     announced: int = 0
     """Newest sequence that a notice named."""
     selected: str = ""
+    me: str = ""
+    """The name of who sits here, as others see it."""
+    board: Board = NOBODY
+    """Who needs a person, as it was read last."""
 
     def take(self, seen: Overview) -> bool:
         """Merge what was read; returns whether the selector shows something else now."""
@@ -62,46 +55,34 @@ class ConsoleState:
         """The rollout that is open."""
         return self.rollouts.get(self.selected)
 
-    def listed(self) -> list[Listed]:
-        """The selector: tasks by name, in each the rollouts in the order they were started."""
-        by_task: dict[str, list[Rollout]] = {}
-        for one in sorted(self.rollouts.values(), key=lambda one: (one.created_at, one.id)):
-            by_task.setdefault(one.task, []).append(one)
-        found: list[Listed] = []
-        for task in sorted(by_task):
-            found.append(Listed(task, None))
-            for one in by_task[task]:
-                waiting = self.waiting.get(one.id, 0)
-                found.append(Listed(task, one, attention(one, waiting), waiting))
-        return found
+    def needs(self) -> list[Need]:
+        """Who needs a person most first, with the newest rows; what nobody judged yet is last."""
+        judged = [self._newest(one) for one in self.board.needs]
+        known = {one.standing.rollout.id for one in judged}
+        others = [self._standing(one) for one in self.rollouts.values() if one.id not in known]
+        return [*judged, *ordered(others, 0)]
 
-    def first_choice(self) -> str:
-        """The rollout to open when none was named: running before others, newest first."""
-        order = sorted(
-            self.rollouts.values(),
-            key=lambda one: (one.state not in ("running", "paused"), -one.created_at),
+    def _newest(self, one: Need) -> Need:
+        row = one.standing.rollout
+        newest = self._standing(self.rollouts.get(row.id, row))
+        return one._replace(
+            standing=one.standing._replace(rollout=newest.rollout, queued=newest.queued)
         )
-        return order[0].id if order else ""
+
+    def _standing(self, one: Rollout) -> Standing:
+        return Standing(one, queued=self.waiting.get(one.id, 0))
+
+    def need(self, rollout: str) -> Need | None:
+        """How one rollout stands; None before it was judged."""
+        found = (one for one in self.board.needs if one.standing.rollout.id == rollout)
+        return next(found, None)
+
+    def only_one(self) -> str:
+        """The rollout to open when none was named: where there is no choice."""
+        return next(iter(self.rollouts)) if len(self.rollouts) == 1 else ""
 
     def counts(self) -> list[tuple[str, int]]:
         """Rollouts by state, for the status line; states without one are left out."""
         states = [one.state for one in self.rollouts.values()]
         kinds = ("running", "paused", "queued", "failed", "finished", "cancelled")
         return [(kind, states.count(kind)) for kind in kinds if kind in states]
-
-
-def attention(one: Rollout, waiting: int) -> Attention:
-    """Signals of one rollout that need no look at its steps."""
-    reasons: list[tuple[int, str]] = []
-    if one.state == "failed":
-        reasons.append((100, one.reason or "failed"))
-    if one.state == "paused":
-        reasons.append((50, f"paused by {one.paused_by}" if one.paused_by else "paused"))
-    if waiting:
-        reasons.append((30, f"{waiting} waiting"))
-    if one.errors:
-        reasons.append((min(20, one.errors), f"{one.errors} with errors"))
-    if one.sandbox == "none":
-        reasons.append((1, "no sandbox"))
-    reasons.sort(key=lambda reason: -reason[0])
-    return Attention(sum(weight for weight, _ in reasons), tuple(text for _, text in reasons))

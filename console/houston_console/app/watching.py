@@ -12,25 +12,30 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from houston_console.app.bars import TabBar
-from houston_console.app.dialogs import Confirm
 from houston_console.app.files.area import Files
 from houston_console.app.keys import Area, bindings
 from houston_console.app.link import Link
 from houston_console.app.messages import GoTo
+from houston_console.app.people.claiming import Claiming
 from houston_console.app.rollouts.selector import RolloutList, Selector
 from houston_console.app.screen import HoustonScreen
+from houston_console.app.since.area import SinceArea, SinceList
 from houston_console.app.source import RolloutSource
-from houston_console.app.speaking import guiding
 from houston_console.app.speaking.area import GuidanceArea
 from houston_console.app.speaking.composer import Composer
 from houston_console.app.speaking.guiding import Action
 from houston_console.app.speaking.outbox import Outbox
 from houston_console.app.speaking.queue import Queue
 from houston_console.app.state import ConsoleState
+from houston_console.app.steering.steering import Steering
 from houston_console.app.terminals.area import Terminals
 from houston_console.app.transcript.area import TrajectoryArea
+from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
+from houston_shared.person import Person
 from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.looks import IDLE_US
+from houston_shared.store.queries import cost
 
 NARROW = 120
 """Columns below which one area is shown at a time."""
@@ -51,17 +56,29 @@ class WatchScreen(HoustonScreen):
         outbox: Outbox,
         link: Link,
         home: str,
-        rollout: str = "",
+        rollout: str,
+        aside: AsyncReader,
+        person: Person,
     ) -> None:
-        """rollout: the one to open first, a whole id; the choice of `state` when empty."""
+        """rollout: the one to open first, a whole id; when empty, the only one there is.
+
+        aside: a reader that no key waits for. person: who sits here.
+        """
         super().__init__(state, home)
         self.reader, self.link = reader, link
         self.tabs = TabBar(id="tabs")
         self.selector = Selector(id="rollouts")
+        self.since = SinceArea(aside, id="since")
         self.trajectory = TrajectoryArea(link, reader, id="trajectory")
         self.guidance = GuidanceArea(outbox, link, id="guidance")
         self.files, self.terminals = Files(id="files"), Terminals(id="terminals")
         self.source: RolloutSource | None = None
+        self._aside, self._person = aside, person
+        self._claiming, self._steering = Claiming(link, self), Steering(link, self)
+        self._read_seq, self._read_at = 0, now_us()
+        """The newest event that was shown when a key was last pressed here, and when that was."""
+        self._missed: tuple[int, int] | None = None
+        """The same two of before a long silence; None before the first."""
         self._wanted = rollout
         self._shown_seq = 0
         self._stage: Literal["unread", "reading", "open"] = "unread"
@@ -74,6 +91,7 @@ class WatchScreen(HoustonScreen):
         with Horizontal(id="areas"):
             yield self.selector
             with Vertical(id="centre"):
+                yield self.since
                 yield self.trajectory
                 yield self.guidance
             with Vertical(id="right"):
@@ -89,7 +107,7 @@ class WatchScreen(HoustonScreen):
     async def caught_up(self, changed: bool) -> None:
         """Read what is new of the rollout that is open. Raises HoustonError."""
         if self.source is None:
-            first = self._wanted or self.state.first_choice()
+            first = self._wanted or self.state.only_one()
             if first in self.state.rollouts:
                 await self.open_rollout(first)
         elif self._stage == "open":
@@ -109,6 +127,8 @@ class WatchScreen(HoustonScreen):
         self.source, self.state.selected, self._stage = source, rollout, "reading"
         self.guidance.turn_to(source)
         self.trajectory.turn_to(source)
+        self.since.turn_to(rollout)
+        self._read_seq = 0
         self.say()
         return source
 
@@ -134,8 +154,82 @@ class WatchScreen(HoustonScreen):
         await self.files.refresh_content(self.trajectory.transcript.cursor)
         await self.terminals.open(source, self.trajectory.transcript.opening.host_root)
         self.selector.take(self.state)
-        self.link.look_at(source.rollout)
+        self.link.look_at(*self.place)
+        self._read_seq, self._read_at = self._shown_seq, now_us()
+        self._missed = None
+        self.later(self._read_since, "since")
+        self.judged()
         self.say()
+
+    # --- since when, and who is here ---------------------------------------------------------
+
+    async def _read_since(self) -> None:
+        """What happened since this person was here: before this visit, or before a long silence."""
+        try:
+            if self._missed is None:
+                await self.since.read(self.state.selected, self._person)
+            else:
+                await self.since.read_after(self.state.selected, *self._missed)
+        except HoustonError as problem:
+            self.told(problem)
+        else:
+            self.judged()
+
+    def judged(self) -> None:
+        """Order, people and what attention has cost may be others."""
+        self.selector.take(self.state)
+        need = self.state.need(self.state.selected)
+        self.since.stand(need.standing if need else None, self.state.me)
+        self.on_rollout_list_moved()
+
+    def on_rollout_list_moved(self) -> None:
+        """What attention the rollout under the cursor has cost is read for its card."""
+        self.later(self._read_cost, "cost")
+
+    async def _read_cost(self) -> None:
+        under = self.selector.rollouts.under_cursor
+        try:
+            if under is not None and under.id:
+                self.selector.spent(await self._aside.run(cost.of([under.id])))
+        except HoustonError as problem:
+            self.told(problem)
+
+    def pressed(self) -> None:
+        """Whoever comes back to a console that was left open is told what happened meanwhile."""
+        now = now_us()
+        if self._stage == "open" and self._read_seq and now - self._read_at > IDLE_US:
+            self._missed = (self._read_seq, self._read_at)
+            self.later(self._read_since, "since")
+        self._read_seq, self._read_at = self._shown_seq, now
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What is looked at, once it was read."""
+        if self._stage != "open":
+            return "", 0
+        return self.state.selected, self.trajectory.transcript.cursor
+
+    async def action_since(self) -> None:
+        """Unfold what happened since this person was here, or fold it."""
+        if not await self.since.unfold():
+            self._go("trajectory")
+
+    async def action_walk(self, by: int) -> None:
+        """The next event since this person was here, or the one before."""
+        step = self.since.walk(by, self.trajectory.transcript.cursor)
+        if step:
+            self._go("trajectory")
+            await self.trajectory.transcript.go_to(step, open=True)
+
+    def action_claim(self) -> None:
+        """Look after this rollout, or hand it over."""
+        need = self.state.need(self.state.selected)
+        if need is not None:
+            self._claiming.toggle(self.state.selected, need.standing.holding, self.state)
+
+    def action_branch(self) -> None:
+        """Start siblings from the step at the cursor."""
+        self._steering.branch(self.state.selected, self.trajectory.transcript.cursor)
 
     async def _refresh_rollout(self, source: RolloutSource) -> None:
         changes = await source.changes(self._shown_seq)
@@ -197,6 +291,8 @@ class WatchScreen(HoustonScreen):
         area = _area_of(event.widget)
         if area is not None:
             self._mark(area)
+        elif isinstance(event.widget, SinceList):
+            self.hints.area("since")
 
     def _mark(self, area: Area) -> None:
         self._area = area
@@ -248,8 +344,8 @@ class WatchScreen(HoustonScreen):
     async def action_choose_rollout(self) -> None:
         """Open the rollout under the selector's cursor; keys behind this one wait for it."""
         under = self.selector.rollouts.under_cursor
-        if under is not None and under.rollout is not None:
-            await self.choose(under.rollout.id)
+        if under is not None and under.need is not None:
+            await self.choose(under.id)
 
     async def choose(self, rollout: str) -> None:
         """Go to another rollout's steps: first the focus and the composer, then what is read."""
@@ -282,25 +378,7 @@ class WatchScreen(HoustonScreen):
 
     def action_steer(self, action: Action) -> None:
         """Pause, resume or cancel the rollout that is open; cancelling asks first."""
-        rollout = self.state.selected
-        if not rollout:
-            return
-        if action != "cancel":
-            self.run_worker(self._steer(rollout, action), group="asking")
-            return
-        self.app.push_screen(
-            Confirm(f"End rollout {rollout} for good? It cannot be resumed."),
-            lambda yes: self._cancel(rollout) if yes else None,
-        )
-
-    def _cancel(self, rollout: str) -> None:
-        self.run_worker(self._steer(rollout, "cancel"), group="asking")
-
-    async def _steer(self, rollout: str, action: Action) -> None:
-        try:
-            self.tell(await guiding.steer(self.link, rollout, action), "success")
-        except HoustonError as problem:
-            self.told(problem)
+        self._steering.ask(self.state.selected, action)
 
 
 def _area_of(widget: Any) -> Area | None:

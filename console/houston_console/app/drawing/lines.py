@@ -31,6 +31,8 @@ Tone = Literal[
     "removed",
     "hunk",
 ]
+NAME_END = 7
+"""Cells of a name's end that are kept when it is cut."""
 TAB = 4
 """Columns between tab stops in everything that is shown."""
 
@@ -74,6 +76,18 @@ def fit(text: str, width: int) -> SafeText:
     if cell_len(clean) <= width:
         return SafeText(set_cell_size(clean, width))
     return SafeText(set_cell_size(set_cell_size(clean, width - 1) + "…", width))
+
+
+def fit_name(text: str, width: int) -> SafeText:
+    """As `fit`, but cut in the middle: names of one kind differ in their ends."""
+    clean = safe_line(text)
+    if cell_len(clean) <= width or width < NAME_END * 2:
+        return fit(clean, width)
+    end = SafeText(clean[-NAME_END:])
+    while cell_len(end) > NAME_END:
+        end = SafeText(end[1:])
+    head = set_cell_size(clean, width - 1 - cell_len(end))
+    return SafeText(f"{head}…{end}")
 
 
 def spread(left: Line, right: Line, width: int) -> Line:

@@ -1,5 +1,7 @@
 """The lines of the small lists: rollouts, the guidance queue, files and searches. Pure."""
 
+from collections.abc import Sequence
+
 from houston_console.app.drawing.lines import (
     Line,
     Span,
@@ -10,9 +12,12 @@ from houston_console.app.drawing.lines import (
     spread,
     width_of,
 )
-from houston_console.app.state import Listed
+from houston_console.app.people.lines import who
+from houston_console.app.rollouts.order import Row
 from houston_console.headless.spoken import score
+from houston_shared.need import Need
 from houston_shared.records import ENDED
+from houston_shared.store.queries.cost import Spent
 from houston_shared.store.queries.rollouts import Rollout
 
 STATES: dict[str, tuple[str, Tone]] = {
@@ -24,31 +29,40 @@ STATES: dict[str, tuple[str, Tone]] = {
     "cancelled": ("⊘", "faint"),
 }
 """Glyph and tone of each state of a rollout."""
+URGENT = 40.0
+"""Weight from which a need is shown as one that should not wait."""
 LAST_KNOWN = "when the daemon was last here"
 """What is said of a rollout that ran then: whether it runs now is not known without it."""
 REASON_LINES = 5
 """Lines of a state and its reason on the card."""
 
 
-def rollout_line(one: Listed, width: int, chosen: str, first: bool = False) -> Line:
+def rollout_line(one: Row, width: int, chosen: str, first: bool = False) -> Line:
     """A line of the selector: a task (the first names the columns), or a rollout under it."""
-    if one.rollout is None:
+    if one.need is None:
         heads = line(span("best steps " if first else "", "faint"))
         return spread(line(span(" "), span(one.task, "title")), heads, width)
-    rollout = one.rollout
+    rollout = one.need.standing.rollout
     glyph, tone = STATES.get(rollout.state, ("?", "dim"))
     name: Tone = "strong" if rollout.id == chosen else "text"
     shown = own_name(rollout.id, rollout.task)
-    left: Line = (span(" "), span(f"{glyph} ", tone), span(shown, name))
+    left: Line = (urgency(one.need), span(f"{glyph} ", tone), span(shown, name))
     marks: list[Span] = [span(" ")]
-    if one.waiting:
-        marks.append(span(f"✎{one.waiting} ", "guidance"))
+    if one.need.standing.queued:
+        marks.append(span(f"✎{one.need.standing.queued} ", "guidance"))
     if rollout.errors:
         marks.append(span(f"✗{rollout.errors} ", "error"))
     if rollout.best_score is not None:
         marks.append(span(f"{score(rollout.best_score):>5} ", "score"))
     marks.append(span(f"{rollout.steps:>4} ", "number"))
     return spread(left, tuple(marks), width)
+
+
+def urgency(one: Need) -> Span:
+    """One cell: how much a rollout needs somebody."""
+    if one.weight >= URGENT:
+        return span("▲", "error")
+    return span("△", "warning") if one.weight else span(" ")
 
 
 def own_name(rollout: str, task: str) -> str:
@@ -76,8 +90,14 @@ def ending(one: Rollout) -> tuple[str, Tone]:
     return f"{glyph} {standing(one)}", tone
 
 
-def rollout_facts(one: Rollout, reasons: tuple[str, ...], down: bool, width: int) -> list[Line]:
-    """What the selector says about the rollout under its cursor; down: there is no daemon."""
+def rollout_facts(
+    need: Need, spent: Sequence[Spent], down: bool, me: str, now: int, width: int
+) -> list[Line]:
+    """What the selector says about the rollout under its cursor; down: there is no daemon.
+
+    spent: what people gave to it. me: the name of who sits here. now: UTC microseconds.
+    """
+    one = need.standing.rollout
     glyph, tone = STATES.get(one.state, ("?", "dim"))
     rows = _hung(f" {glyph} ", tone, standing(one, down), tone, width)
     if len(rows) > REASON_LINES:
@@ -94,10 +114,34 @@ def rollout_facts(one: Rollout, reasons: tuple[str, ...], down: bool, width: int
     for name, value in facts.items():
         if value:
             rows += _hung(f"   {name:<7} ", "key", value, "text", width)
-    said = (one.reason, f"paused by {one.paused_by}")  # in the first line already
-    for reason in [reason for reason in reasons if reason not in said][:3]:
+    for reason in reasons(need)[:3]:
         rows += _hung("   ! ", "warning", reason, "warning", width)
+    for head, text in who(need.standing, me, now):
+        rows += _hung(f"   {head} ", "key", text, "text", width)
+    rows += [row for each in spent for row in _hung("   ◷ ", "key", cost(each, me), "dim", width)]
     return rows
+
+
+def reasons(need: Need) -> list[str]:
+    """Why somebody should look, but what the first line says already."""
+    one = need.standing.rollout
+    found = [each.text for each in need.reasons if each.kind not in ("paused", "failed", "gpu")]
+    if need.standing.queued:
+        found.append(f"{need.standing.queued} waiting")
+    if one.errors:
+        found.append(f"{one.errors} with errors")
+    if one.sandbox == "none":
+        found.append("no sandbox")
+    return found
+
+
+def cost(one: Spent, me: str) -> str:
+    """What a rollout had of one person: `ada 42 min, 118 words`."""
+    name = "you" if one.name == me else one.name if one.verified else f"{one.name}?"
+    parts = [duration(one.active_us)] if one.active_us or not one.words else []
+    if one.words:
+        parts.append(f"{one.words} word{'s' * (one.words > 1)}")
+    return f"{name} {', '.join(parts)}"
 
 
 def _hung(head: str, head_tone: Tone, text: str, tone: Tone, width: int) -> list[Line]:

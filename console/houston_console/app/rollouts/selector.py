@@ -14,7 +14,10 @@ from houston_console.app.drawing.lines import Line, span
 from houston_console.app.keys import bindings
 from houston_console.app.messages import say
 from houston_console.app.rollouts.listing import rollout_facts, rollout_line
-from houston_console.app.state import ConsoleState, Listed
+from houston_console.app.rollouts.order import Row, arranged
+from houston_console.app.state import ConsoleState
+from houston_shared.clock import now_us
+from houston_shared.store.queries.cost import Spent
 
 FACTS = 9
 """Lines under the list at least."""
@@ -37,7 +40,7 @@ class RolloutList(LineView):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.listed: list[Listed] = []
+        self.listed: list[Row] = []
         self.chosen = ""
         self.empty = (span(" no rollouts yet", "dim"),)
 
@@ -51,31 +54,35 @@ class RolloutList(LineView):
 
     def selectable(self, number: int) -> bool:
         """Rollouts are, tasks are not."""
-        return self.listed[number].rollout is not None
+        return self.listed[number].need is not None
 
     def moved(self) -> None:
         """Tell what is under the cursor now."""
         say(self, self.Moved())
 
     @property
-    def under_cursor(self) -> Listed | None:
+    def under_cursor(self) -> Row | None:
         """The line with the cursor."""
         return self.listed[self.cursor] if self.cursor < len(self.listed) else None
 
-    def take(self, listed: list[Listed], chosen: str) -> None:
+    def take(self, listed: list[Row], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
-        under = self.under_cursor
-        keep = under.rollout.id if under and under.rollout else ""
+        keep = self.under_cursor.id if self.under_cursor else ""
         wanted = chosen if chosen != self.chosen or not keep else keep
         if (listed, chosen) == (self.listed, self.chosen):
             return
         before = self._looks()
         self.listed, self.chosen = listed, chosen
-        ids = [one.rollout.id if one.rollout else "" for one in listed]
+        ids = [one.id for one in listed]
         if self._looks() != before:
             self.show()
-        if wanted in ids:
-            self.put_cursor(ids.index(wanted))
+        if wanted not in ids:
+            return
+        at, old = ids.index(wanted), self.cursor
+        if wanted == keep and at != old:  # its line stays where it is on the screen
+            self.cursor = at
+            self.jump(round(self.scroll_y) + at - old)
+        self.put_cursor(at)
 
     def _looks(self) -> list[Line]:
         """The lines on the screen, to draw them again only when they are others."""
@@ -87,8 +94,8 @@ class RolloutList(LineView):
         """A click opens."""
         super().on_click(event)
         under = self.under_cursor
-        if under is not None and under.rollout is not None:
-            say(self, self.Chosen(under.rollout.id))
+        if under is not None and under.need is not None:
+            say(self, self.Chosen(under.id))
 
 
 class Facts(LineView, can_focus=False):
@@ -132,7 +139,8 @@ class Selector(Vertical):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.rollouts, self.facts = RolloutList(id="rollout-list"), Facts(id="facts")
-        self._down = False
+        self._down, self._me = False, ""
+        self._spent: dict[str, list[Spent]] = {}
 
     def compose(self) -> ComposeResult:
         """The list above, facts below."""
@@ -144,19 +152,28 @@ class Selector(Vertical):
         title(self, "1 Rollouts")
 
     def take(self, state: ConsoleState) -> None:
-        """Show the rollouts that there are."""
-        self._down = state.link == "down"
-        self.rollouts.take(state.listed(), state.selected)
+        """Show the rollouts that there are, as they need somebody."""
+        self._down, self._me = state.link == "down", state.me
+        listed = self.rollouts
+        under = listed.under_cursor if listed.has_focus else None
+        keep = under.id if under else ""
+        listed.take(arranged(state.needs(), True, listed.listed, keep), state.selected)
+        self.on_rollout_list_moved()
+
+    def spent(self, by: dict[str, list[Spent]]) -> None:
+        """What people gave to rollouts, as it was read just now."""
+        self._spent = by
         self.on_rollout_list_moved()
 
     def on_rollout_list_moved(self) -> None:
         """Facts follow the cursor."""
         under = self.rollouts.under_cursor
-        if under is None or under.rollout is None:
+        if under is None or under.need is None:
             self.facts.put(_nothing)
         else:
+            spent = self._spent.get(under.id, [])
             self.facts.put(
-                partial(rollout_facts, under.rollout, under.attention.reasons, self._down)
+                partial(rollout_facts, under.need, spent, self._down, self._me, now_us())
             )
         self.on_resize()
 

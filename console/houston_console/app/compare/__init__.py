@@ -1,0 +1,1 @@
+"""Two rollouts of a task, side by side."""

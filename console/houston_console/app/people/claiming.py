@@ -1,0 +1,69 @@
+"""To look after a rollout, to take it over, and to hand it on with a word to who comes next."""
+
+import uuid
+
+from houston_console.app.asking import Question
+from houston_console.app.dialogs import Confirm
+from houston_console.app.link import Link
+from houston_console.app.people.lines import held
+from houston_console.app.screen import HoustonScreen
+from houston_console.app.state import ConsoleState
+from houston_shared.clock import now_us
+from houston_shared.errors import HoustonError
+from houston_shared.store.queries.claims import Holding
+from houston_shared.wire import Claim
+
+NOTE = "a note for who comes next (may stay empty)"
+
+
+class Claiming:
+    """What a screen asks of the daemon about claims; questions stand before that screen."""
+
+    def __init__(self, link: Link, screen: HoustonScreen) -> None:
+        self._link, self._screen = link, screen
+
+    def toggle(self, rollout: str, holding: Holding | None, state: ConsoleState) -> None:
+        """Claim what is free, release what is one's own, and ask before taking over.
+
+        holding: as this console has read it last.
+        """
+        holder = holding.holder if holding else ""
+        if not holder:
+            self._later(rollout, "", False, state.seq)
+        elif holder == state.me:
+            asked = Question("Hand over", f"You look after {rollout} no longer?", {NOTE: ""})
+            self._screen.app.push_screen(
+                asked, lambda said: None if said is None else self._release(rollout, said[0])
+            )
+        else:
+            who = held(holding, state.me, now_us())
+            self._screen.app.push_screen(
+                Confirm(f"{rollout} is looked after by {who}. Take it over?"),
+                lambda yes: self._later(rollout, "", False, 0) if yes else None,
+            )
+
+    def _release(self, rollout: str, note: str) -> None:
+        self._later(rollout, note.strip(), True, 0)
+
+    def _later(self, rollout: str, note: str, release: bool, seen: int) -> None:
+        self._screen.run_worker(self._claim(rollout, note, release, seen), group="claim")
+
+    async def _claim(self, rollout: str, note: str, release: bool, seen: int) -> None:
+        message = Claim(
+            request=uuid.uuid4().hex,
+            rollout=rollout,
+            note=note,
+            release=release,
+            seen=seen,
+            claimed=self._link.claimed,
+        )
+        try:
+            await self._link.ask(message)
+        except HoustonError as problem:
+            self._screen.told(problem)
+            return
+        if not release:
+            self._screen.tell(f"You look after {rollout}: everybody sees it.", "success")
+        else:
+            words = " Your note waits for who comes next." if note else ""
+            self._screen.tell(f"You look after {rollout} no longer.{words}", "success")

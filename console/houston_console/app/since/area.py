@@ -1,0 +1,234 @@
+"""The strip above the trajectory: what happened since this person was here, and who is here too.
+
+It takes no line of the screen when there is nothing to say.
+"""
+
+from functools import partial
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.keys import bindings
+from houston_console.app.messages import Failed, GoTo, Told, say
+from houston_console.app.people.lines import ago, others, unread, who
+from houston_console.app.rollouts.selector import Facts
+from houston_console.app.since.lines import Entry, Visit, entries, nothing, strip
+from houston_console.app.since.walking import Walk
+from houston_shared.clock import now_us
+from houston_shared.errors import HoustonError
+from houston_shared.need import Standing
+from houston_shared.person import Person
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.queries import looking, since
+from houston_shared.store.queries.looking import Seen
+
+NOTE_LINES = 3
+"""Of a note of who was here before."""
+
+
+class SinceList(LineView):
+    """Everything that happened; enter leads to its step."""
+
+    BINDINGS = bindings("since")
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.entries: list[Entry] = []
+
+    def line_count(self) -> int:
+        """Heads and events."""
+        return len(self.entries)
+
+    def line_at(self, number: int) -> Line:
+        """One of them."""
+        return self.entries[number].line
+
+    def selectable(self, number: int) -> bool:
+        """What leads to a step."""
+        return self.entries[number].step > 0
+
+    def take(self, found: list[Entry]) -> None:
+        """Show these, from the start."""
+        self.entries, self.cursor = found, 0
+        self.show()
+        if found:
+            self.put_cursor(0)
+
+    def action_choose(self) -> None:
+        """Go to the step."""
+        if self.entries and self.entries[self.cursor].step:
+            say(self, GoTo(self.entries[self.cursor].step))
+
+    def on_click(self, event: Any) -> None:
+        """A click goes there."""
+        super().on_click(event)
+        self.action_choose()
+
+
+class SinceArea(Vertical):
+    """People, a note, a line of what happened, and all of it when it is unfolded."""
+
+    def __init__(self, reader: AsyncReader, **arguments: Any) -> None:
+        """reader: one that no key waits for."""
+        super().__init__(**arguments)
+        self.people, self.line = Facts(id="people"), Facts(id="since-line")
+        self.list = SinceList(id="since-list")
+        self.visit: Visit | None = None
+        self._reader = reader
+        self._walk = Walk(())
+        self._rollout = ""
+        self._seen: Seen | None = None
+        self._hidden = False
+        self._known, self._wanted = False, False
+        """Whether it was read; whether somebody has asked for all of it before that."""
+
+    def compose(self) -> ComposeResult:
+        """Three parts, none of which is there without something to say."""
+        yield self.people
+        yield self.line
+        yield self.list
+
+    def on_mount(self) -> None:
+        """Nothing is open yet."""
+        for part in (self.people, self.line, self.list):
+            part.display = False
+
+    # --- what is read ------------------------------------------------------------------------
+
+    def turn_to(self, rollout: str) -> None:
+        """Another rollout: nothing of it is known yet."""
+        self._rollout, self._seen = rollout, None
+        self._show(None)
+        self._known = self._wanted = False
+        self.people.display = False
+
+    async def read(self, rollout: str, person: Person) -> None:
+        """What happened since `person` was here. Raises HoustonError."""
+        seen = await self._reader.run(looking.last_seen(rollout, person))
+        if rollout != self._rollout:
+            return
+        self._seen = seen
+        if seen is not None:
+            await self.read_after(rollout, seen.seq, seen.at)
+        self._known = True
+        if self._wanted and rollout == self._rollout:
+            await self.unfold()
+
+    async def read_after(self, rollout: str, seq: int, at: int) -> None:
+        """What happened behind the event `seq`, when somebody was here at `at`."""
+        happened = await self._reader.run(since.happened(rollout, seq))
+        if rollout == self._rollout:
+            visit = Visit(happened, at)
+            self._show(None if nothing(visit) else visit)
+
+    def _show(self, visit: Visit | None) -> None:
+        self.visit, self._hidden = visit, False
+        self._walk = Walk(visit.happened.events if visit else ())
+        self.list.display = False
+        self._dress()
+
+    # --- what is shown -----------------------------------------------------------------------
+
+    def _dress(self) -> None:
+        visit = self.visit
+        self.line.display = visit is not None and not self._hidden
+        if visit is not None:
+            self.line.put(lambda width: [strip(visit, now_us(), width, self.list.display)])
+
+    def stand(self, found: Standing | None, me: str) -> None:
+        """Who else is here and who looks after it, and a note that was not read yet."""
+        here = found is not None and found.rollout.id == self._rollout
+        note = unread(found.holding, self._seen, me) if found and here else None
+        shown = bool(
+            found and here and (others(found, me) or (found.holding and found.holding.holder))
+        )
+        self.people.display = shown or note is not None
+        if found is not None and self.people.display:
+            self.people.put(partial(_people, found, self._seen, me))
+            self.people.styles.height = max(1, len(self.people.lines))
+
+    def on_resize(self) -> None:
+        """A note is wrapped for the width there is; the list for its own."""
+        self.people.styles.height = max(1, len(self.people.lines))
+        self._fill()
+
+    def _fill(self) -> None:
+        if self.visit is not None and self.list.display:
+            at = self.list.cursor
+            self.list.take(entries(self.visit, now_us(), self.list.room))
+            self.list.put_cursor(at)
+
+    async def unfold(self) -> bool:
+        """Show all of it, or fold it; whether it is shown now."""
+        if self.list.display:
+            self.list.display = False
+            self._dress()
+            return False
+        if not self._known:
+            self._wanted = True
+            return False
+        if self.visit is None:
+            await self._read_all()
+        if self.visit is None:
+            return False
+        self._hidden, self.list.display = False, True
+        self._dress()
+        self.list.take(entries(self.visit, now_us(), self.list.room))
+        self.list.focus()
+        return True
+
+    async def _read_all(self) -> None:
+        """Who was never here, or missed nothing, may still ask for everything."""
+        if self._seen is not None:
+            words = f"Nothing happened since you were here {ago(self._seen.at, now_us())}."
+            say(self, Told(words))
+            return
+        try:
+            await self.read_after(self._rollout, 0, 0)
+        except HoustonError as problem:
+            say(self, Failed(problem))
+        else:
+            if self.visit is None:
+                say(self, Told("Nothing has happened yet."))
+
+    # --- the walk ----------------------------------------------------------------------------
+
+    def walk(self, by: int, step: int) -> int:
+        """The step of the next event, or of the one before; 0 for none, which is said."""
+        if self.visit is None:
+            say(self, Told("Nothing is new since you were here; h shows all that happened."))
+            return 0
+        stop = self._walk.go(by, step)
+        if stop is None:
+            say(
+                self, Told("That was all since you were here." if by > 0 else "That was the first.")
+            )
+            if by > 0:
+                self._hidden, self.list.display = True, False
+                self._dress()
+            return 0
+        place = f"{self._walk.place + 1}/{len(self._walk.stops)}"
+        say(self, Told(f"{place}  step {stop.step}, {ago(stop.at, now_us())}: {stop.text}", True))
+        return stop.step
+
+
+def _people(found: Standing, seen: Seen | None, me: str, width: int) -> list[Line]:
+    """One line of who is here; under it a note that was not read."""
+    now = now_us()
+    here = [(mark, text) for mark, text in who(found, me, now) if mark != "✉"]
+    rows = [line(*(span(f" {mark} {text}  ", "tool") for mark, text in here))] if here else []
+    note = unread(found.holding, seen, me)
+    if note is not None:
+        text = f"{note.note_by} left a note {ago(note.note_at, now)}: {note.note}"
+        wrapped = block(text, width - 3, "guidance_text")
+        more = len(wrapped) > NOTE_LINES
+        shown = (
+            [*wrapped[: NOTE_LINES - 1], line(span("… in full under 1", "dim"))]
+            if more
+            else wrapped
+        )
+        rows += [(span("   " if at else " ✉ ", "guidance"), *row) for at, row in enumerate(shown)]
+    return rows

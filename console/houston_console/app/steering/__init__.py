@@ -1,0 +1,1 @@
+"""What may cost something and is asked before it is done: branches."""
