@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from houston_shared.config_hosts import LOCAL, Host, Hosts, named_hosts
+from houston_shared.config_hosts import LOCAL, Host, Hosts, as_written, named_hosts
 from houston_shared.config_tools import Tools
 from houston_shared.engine_kinds import check_kinds
 from houston_shared.errors import ConfigurationError
@@ -260,11 +260,18 @@ def load(
     path = _find(file or environment.get("HOUSTON_CONFIG"), named)
     tables = named_hosts(read(path) if path else {})
     source = str(path) if path else "defaults"
-    convert(tables, Configuration, source)  # so that the file is blamed for its own mistakes
+    _checked(tables, source)  # so that the file is blamed for its own mistakes
     merged = named_hosts(_merge(tables, environment))
-    config = convert(merged, Configuration, f"{source} with {_PREFIX}… variables")
+    config = _checked(merged, f"{source} with {_PREFIX}… variables")
     check_kinds(config.engines, source)
     return Loaded(config, Home(_place(named, path, config)), source)
+
+
+def _checked(tables: dict[str, Any], where: str) -> Configuration:
+    try:
+        return convert(tables, Configuration, where)
+    except ConfigurationError as problem:
+        raise ConfigurationError(as_written(problem.cause)) from None
 
 
 def _place(named: str | None, file: Path | None, config: Configuration) -> Path:

@@ -6,7 +6,7 @@ import msgspec
 
 from houston_shared.toml_file import Settings
 
-HostName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,19}$")]
+HostName = Annotated[str, msgspec.Meta(pattern=r"^(?!local$)[a-z0-9][a-z0-9-]{0,19}$")]
 LOCAL = "local"
 """The name of the machine that the daemon runs on, among a task's hosts."""
 
@@ -40,6 +40,11 @@ class Hosts(Settings, frozen=True):
     """GPUs of this machine that rollouts, engines and trainers may lease."""
     named: dict[HostName, Host] = {}
     """The other machines, each written as a table `[hosts.NAME]`."""
+
+
+def as_written(cause: str) -> str:
+    """What is wrong with a table of a host, with its name as it stands in the file."""
+    return cause.replace("`hosts.named.", "`hosts.").replace("`hosts.named`", "`hosts`")
 
 
 def named_hosts(tables: dict[str, Any]) -> dict[str, Any]:

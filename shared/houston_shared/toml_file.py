@@ -78,10 +78,15 @@ def convert(tables: dict[str, Any], kind: type[T], where: str) -> T:
 
 def _explain(problem: str, kind: type[msgspec.Struct], where: str, tables: dict[str, Any]) -> str:
     """msgspec's sentence, turned into file, key and what is allowed."""
-    what, _, place = problem.partition(" - at `$")
+    what, _, place = problem.partition(" - at `")
+    of_key, _, place = place.rpartition("$")
     path = place.rstrip("`").replace("[...]", f".{_ANY}")
     keys, found, at = _follow([key for key in path.split(".") if key], kind, tables)
     dotted = ".".join(keys)
+    if of_key and get_origin(at) is dict and isinstance(found, dict):
+        allowed = get_args(at)[0]
+        bad = next((key for key in found if not _fits(key, allowed)), "")
+        return f"{where}: `{dotted}` cannot have a key {_quoted(bad)}: {what[0].lower()}{what[1:]}."
     if "unknown field" in what or "missing required field" in what:
         name = what.rsplit("`", 2)[-2]
         struct = next((one for one in (at, *get_args(at)) if _is_struct(one)), None)
@@ -95,6 +100,8 @@ def _explain(problem: str, kind: type[msgspec.Struct], where: str, tables: dict[
 
 
 def _quoted(value: Any) -> str:
+    if isinstance(value, dict):  # what stands in it may be nobody's to read
+        return "a table"
     text = repr(value)
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 

@@ -40,6 +40,11 @@ WRONG_CONFIGURATIONS = {
         '[console]\ntheme = "dark"',
         ["`console.theme` is 'dark'; allowed: houston-dark, houston-light, ", "nord"],
     ),
+    "no name of a host": (
+        '[hosts."a.b"]\nssh = "x"\n[hosts.c]\nssh = "y"',
+        ["`hosts` cannot have a key 'a.b'"],
+    ),
+    "an unknown key of a host": ('[hosts.c]\nssk = "x"', ["unknown key `hosts.c.ssk`"]),
     "no TOML": ("[daemon", ["houston.toml"]),
 }
 
@@ -53,6 +58,16 @@ def test_a_wrong_configuration_is_named(name: str, tmp_path: Path) -> None:
     assert str(tmp_path / "houston.toml") in problem.value.cause
     for part in names:
         assert part in problem.value.cause
+
+
+def test_a_wrong_name_shows_nothing_of_what_stands_under_it(tmp_path: Path) -> None:
+    """The whole file was repeated, keys of engines included."""
+    (tmp_path / "houston.toml").write_text(
+        '[hosts.A]\nssh = "secret-1"\n[engines.x]\nkind = { secret-2 = 1 }\n'
+    )
+    with pytest.raises(ConfigurationError) as problem:
+        load(home=str(tmp_path), environment={})
+    assert "secret" not in problem.value.cause
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
