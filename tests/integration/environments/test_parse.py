@@ -255,6 +255,9 @@ async def test_a_picture_is_asked_about(seeing: tuple[Station, Model]) -> None:
     assert request["model"] == "eye" and words == {"type": "text", "text": "What colour?"}
     kind, _, data = picture["image_url"]["url"].partition(";base64,")
     assert kind == "data:image/png" and base64.b64decode(data) == png()
+    model.answers = [(200, said("It is\0red."))]
+    shown = await station("parse_image", **asked, save_path="red.md")
+    assert "1 It is\ufffdred." in shown.text, "no file of its own making is called binary"
     parts = [{"type": "text", "text": "It is "}, {"type": "text", "text": "red."}]
     model.answers = [(200, said(parts))]
     assert "1 It is red." in (await station("parse_image", **asked, save_path="red.md")).text

@@ -48,6 +48,7 @@ class ParseActions:
             text, notes = await unless_stopped(self._text(arguments), stop)
         except (Unreadable, Unanswered, BrokenOff) as problem:
             return Failed(error=f"{arguments.file_path}: {problem}")
+        text = text.replace("\0", "\ufffd")  # one makes a file binary, which is not shown
         if not text.strip():
             return Failed(error=f"{arguments.file_path} holds no text. {' '.join(notes)}".strip())
         return _parsed(arguments, await self._write(arguments.save_path, text), notes)
