@@ -29,6 +29,19 @@ def split(text: str) -> Place:
     return Place(rollout, *span(numbers)) if at else Place(rollout)
 
 
+def one(text: str, step: int | None = None) -> tuple[str, int]:
+    """The rollout and the one step that `R@STEP`, or R and a step of its own, name; 0 for none.
+
+    Raises HoustonError (2) for a range, and for a step that is named twice.
+    """
+    place = split(text)
+    if place.first != place.last or (step and place.first):
+        raise HoustonError(
+            "Name one step, once.", "Nothing was done.", "R@STEP, or R and STEP", ExitCode.USAGE
+        )
+    return place.rollout, step or place.first
+
+
 def span(text: str) -> tuple[int, int]:
     """`STEP` or `STEP-STEP`, both included; raises HoustonError (2)."""
     first, dash, last = text.partition("-")

@@ -29,14 +29,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Mark, take away, or list."""
-    place = permalink.split(arguments.rollout)
-    step = arguments.step or place.first
-    if (arguments.step and place.first) or place.first != place.last:
-        raise HoustonError("Name one step.", "", "houston bookmark R@STEP", ExitCode.USAGE)
+    name, step = permalink.one(arguments.rollout, arguments.step)
     if not step and (arguments.note or arguments.remove):
         raise HoustonError("Name a step.", "", "houston bookmark R@STEP", ExitCode.USAGE)
     reader = Reader(loaded.home)
-    rollout = asking.meant(reader, place.rollout).id
+    rollout = asking.meant(reader, name).id
     if step:
         _mark(arguments, loaded, rollout, step)
     found = [one for one in reader.run(people.bookmarks(rollout)) if step in (0, one.step)]

@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         raise HoustonError(
             "There is no text to say.", "No branch was started.", code=ExitCode.USAGE
         )
-    place = permalink.split(arguments.rollout)
-    if bool(arguments.at) == bool(place.first):
+    name, step = permalink.one(arguments.rollout, arguments.at)
+    if not step:
         raise HoustonError(
             "Name one step to branch at.",
             "No branch was started.",
@@ -42,12 +42,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             ExitCode.USAGE,
         )
     reader = Reader(loaded.home)
-    one = asking.meant(reader, place.rollout)
+    one = asking.meant(reader, name)
     reader.close()
     message = Branch(
         request=uuid.uuid4().hex,
         rollout=one.id,
-        step=arguments.at or place.first,
+        step=step,
         id=new_id() if text else "",
         text=text,
         claimed=asking.speaker(arguments, loaded),

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from houston_daemon.recorder.upkeep import erasure, remainder
-from houston_shared import out
+from houston_shared import out, permalink
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
@@ -16,7 +16,9 @@ from houston_shared.store.reader import Reader
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--step`, `--text`, `--reason`, `--yes`, `--json`."""
-    parser.add_argument("rollout", metavar="R", nargs="?", help="rollout; with --text alone: all")
+    parser.add_argument(
+        "rollout", metavar="R", nargs="?", help="rollout, or R@STEP; with --text alone: all"
+    )
     parser.add_argument("--step", type=whole(1), metavar="N", help="everything of this step")
     parser.add_argument(
         "--text", metavar="STRING", help="this text wherever it stands; - reads it from stdin"
@@ -34,6 +36,7 @@ def common(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Erase; raises HoustonError."""
     text = _text(arguments)
+    arguments.rollout, arguments.step = permalink.one(arguments.rollout or "", arguments.step)
     if bool(text) == bool(arguments.step) or (arguments.step and not arguments.rollout):
         raise HoustonError(
             "Name a step (R --step N) or a text (--text STRING).",

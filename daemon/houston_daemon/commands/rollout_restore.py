@@ -14,7 +14,7 @@ from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.snapshots.reading import bring_back
 from houston_daemon.hosts.ssh import visit
 from houston_daemon.hosts.ssh.there import There, there
-from houston_shared import out
+from houston_shared import out, permalink
 from houston_shared.config import Loaded
 from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
@@ -44,8 +44,8 @@ class Found(NamedTuple):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `--at`, `--best`, `--final`, `--into`, `--json`."""
-    parser.add_argument("rollout", metavar="R", help="rollout")
-    which = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("rollout", metavar="R", help="rollout; or R@STEP, as it was after a step")
+    which = parser.add_mutually_exclusive_group()
     which.add_argument("--at", type=whole(1), metavar="STEP", help="as it was after this step")
     which.add_argument(
         "--best", action="store_true", help="as it was submitted with the best score"
@@ -58,6 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write the folder; exit code 1 when something could not be brought back."""
     into = Path(arguments.into).absolute()
+    _name(arguments)
     with Reader(loaded.home) as reader:
         found = reader.run(_found(arguments))
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
@@ -85,6 +86,13 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     for path in lost:
         out.note(f"not brought back: {safe(path)}")
     return int(ExitCode.FAILED if lost else ExitCode.DONE)
+
+
+def _name(arguments: argparse.Namespace) -> None:
+    """R@STEP is R with --at STEP; raises HoustonError (2) unless one thing is named."""
+    arguments.rollout, arguments.at = permalink.one(arguments.rollout, arguments.at)
+    if bool(arguments.at) + arguments.best + arguments.final != 1:
+        raise HoustonError("Name a step (R@STEP), --best or --final.", NOTHING, code=ExitCode.USAGE)
 
 
 def _found(arguments: argparse.Namespace) -> Plan[Found]:

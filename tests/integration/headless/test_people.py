@@ -82,7 +82,13 @@ REFUSED = {
     "a step twice": (("verdict", "R@2", "3", "keep"), 2, "'3' is no verdict"),
     "an open step": (("verdict", "R", "9", "keep"), 1, "step 9 cannot be judged"),
     "a bookmark of nothing": (("bookmark", "R", "--note", "x"), 2, "Name a step"),
-    "two places": (("context", "R@2", "3"), 2, "Name one step"),
+    "two places": (("context", "R@2", "3"), 2, "Name one step, once"),
+    "a range to read": (("context", "R@2-3"), 2, "Name one step, once"),
+    "nothing to restore": (("rollout", "restore", "R", "--into", "d"), 2, "Name a step (R@STEP)"),
+    "two to restore": (("rollout", "restore", "R@2", "--best", "--into", "d"), 2, "Name a step"),
+    "a step without snapshot": (("rollout", "restore", "R@2", "--into", "d"), 1, "Step 2 of"),
+    "no step to erase": (("rollout", "erase", "R"), 2, "Name a step (R --step N)"),
+    "to erase, but not at once": (("rollout", "erase", "R@2"), 2, "would be erased"),
     "a place that is none": (("steps", "R@x"), 2, "'x' is not a step"),
     "an order of what was said": (("guidance", "R", "--reorder", "nix"), 1, "no guidance"),
     "a branch at no step": (("rollout", "branch", "R"), 2, "Name one step"),
@@ -172,6 +178,19 @@ def test_since_begins_where_this_person_was_last(
     assert listed["new_steps"] == 2
     other = houston.json("since", rollout, "--as", "eve", "--peek")
     assert other[0]["last_seen"] is None, "whoever else was here is somebody else"
+
+
+def test_since_makes_one_stop_of_a_run_of_the_same_signal(desk: Desk, houston: Shell) -> None:
+    worker = desk.station.working()
+    signals = ["", "error_streak", "error_streak", "error_streak", "", "error_streak", "no_change"]
+    for step, signal in enumerate(signals, 1):
+        worker.sample(step)
+        why = {signal: f"at {step}"} if signal else {}
+        worker.observation(step, attention=tuple(why), reasons=why)
+    (line,) = houston.json("since", worker.rollout, "--peek")
+    assert [(one["step"], one["text"]) for one in line["events"] if one["step"]] == [
+        (2, "error streak: at 4, to step 4"), (6, "error streak: at 6"), (7, "no change: at 7"),
+    ]  # fmt: skip
 
 
 def test_since_is_read_without_a_daemon_and_says_that_it_is_not_noted(

@@ -88,6 +88,18 @@ def test_a_verdict_sent_again_is_one_and_never_overrules_another_unseen(station:
     assert len(station.query("SELECT 1 FROM events WHERE kind = 'verdict'")) == 4
 
 
+def test_what_was_said_before_a_restart_is_known_after_it(station: Station) -> None:
+    worker, person = worked(station, 3), station.person()
+    rollout = worker.rollout
+    first = judge(person, rollout, on(1, 3, "keep"), request="r1")
+    held = claim(person, rollout, ADA, request="r2")
+    station.restart()
+    person = station.person()
+    assert judge(person, rollout, on(1, 3, "keep"), request="r1").seq == first.seq
+    assert claim(person, rollout, ADA, request="r2").seq == held.seq
+    assert judge(person, rollout, on(1, 1, "mask"), request="r1", claimed=BEN).seq > held.seq
+
+
 REFUSED: dict[str, tuple[tuple[JudgedSteps, ...], str]] = {
     "an open step": ((on(3, 3, "keep"),), "closed steps 1 to 2; step 3 cannot be judged"),
     "a range into the future": ((on(1, 9, "keep"),), "steps 1 to 9 cannot be judged"),
