@@ -46,6 +46,29 @@ async def test_a_converter_has_no_network_where_the_task_allows_one(host: LocalH
     assert found.text == "words"
 
 
+ODD_PAGES = {
+    "a base that is no address": (
+        '<base href="http://["><p>words <a href="x">on</a>',
+        "words on[1]",
+    ),
+    "a list from past any number": (f'<ol start="{"9" * 5_000}"><li>words</ol>', "words"),
+    "large, with such a base": ('<base href="http://["><p>words' + " " * 3_100_000, "words"),
+    "large and empty": ("<!--" + "x" * 3_100_000 + "-->", ""),
+}
+
+
+async def test_odd_pages_are_read_all_the_same(host: LocalHost) -> None:
+    staging = host.folder / "staging"
+    staging.mkdir()
+    for name, (page, text) in ODD_PAGES.items():
+        (staging / "a.html").write_text(page)
+        found = await Converter(host).convert(
+            "html", str(staging / "a.html"), base="http://here.example/", folder=staging
+        )
+        assert found.text == text, name
+        assert all(url == "http://here.example/x" for _, url in found.links), name
+
+
 async def test_a_converter_that_breaks_is_a_sentence(
     host: LocalHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,12 +164,12 @@ def _html(source: str, base: str) -> dict[str, Any]:
     soup = bs4.BeautifulSoup(source, "lxml")
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     own = soup.find("base", href=True)
-    links = Links(urljoin(base, str(own["href"])) if own else base)
+    links = Links(_based(base, str(own["href"])) if own else base)
     for element in [*soup.find_all(_INVISIBLE), *soup.find_all(_is_hidden)]:
         element.extract()
     try:
         text = _converter(links).convert_soup(soup)
-    except RecursionError:
+    except (RecursionError, ValueError):  # too deep, or `<ol start=999…>` beyond any number
         links = Links(links.base)
         for element in soup.find_all("a", href=True):
             links.number(str(element["href"]), element.get_text(" "))
@@ -181,10 +181,13 @@ def _plain(source: str, base: str) -> dict[str, Any]:
     """A page too large for Markdown: its texts, a line each."""
     from lxml import etree, html
 
-    root = html.document_fromstring(source, parser=html.HTMLParser(huge_tree=True))
+    try:
+        root = html.document_fromstring(source, parser=html.HTMLParser(huge_tree=True))
+    except etree.ParserError:  # nothing but spaces or comments
+        return _page("", "", Links(base), [])
     title = " ".join((root.findtext(".//title") or "").split())
     own = root.find(".//base[@href]")
-    links = Links(urljoin(base, own.get("href")) if own is not None else base)
+    links = Links(_based(base, own.get("href")) if own is not None else base)
     hidden = [one for one in root.iter(etree.Element) if _is_hidden_in(one)]
     for element in hidden:
         if element.getparent() is not None:
@@ -193,6 +196,14 @@ def _plain(source: str, base: str) -> dict[str, Any]:
         links.number(element.get("href") or "", "".join(element.itertext()))
     lines = (" ".join(piece.split()) for piece in root.itertext())
     return _page(title, "\n".join(line for line in lines if line), links, [_PLAIN])
+
+
+def _based(base: str, own: str) -> str:
+    """Where a page says that its links start from; its own address where that is none."""
+    try:
+        return urljoin(base, own)
+    except ValueError:
+        return base
 
 
 def _page(title: str, text: str, links: "Links", notes: list[str]) -> dict[str, Any]:
