@@ -47,7 +47,7 @@ async def test_a_converter_has_no_network_where_the_task_allows_one(host: LocalH
 
 
 ODD_PAGES = {
-    "a base that is no address": (
+    "an unsound base": (
         '<base href="http://["><p>words <a href="x">on</a>',
         "words on[1]",
     ),
