@@ -317,3 +317,19 @@ def test_a_packages_signal_that_is_broken_marks_the_step_and_ends_nothing(
     one = StepSeen(1, (), None)
     found = Watch(Attention(signals=("full",))).step(one, Left(steps_left=1))
     assert "the code of this signal failed" in found["full"]
+
+
+def test_the_loops_own_last_evaluation_is_not_the_agents_repetition() -> None:
+    last = step(2, run("ls"), finish(), score(5), changed=False)
+    asked = msgspec.structs.replace(last.sample, calls=last.sample.calls[:2])
+    left = {**FULL, "best": 5.0, "finished": True}
+    said = {
+        who: look_at([step(1, score(5)), record], Attention(), **left)
+        for who, record in (
+            ("the loop", msgspec.structs.replace(last, sample=asked)),
+            ("the agent", last),
+        )
+    }
+    assert "repeated_evaluation" not in said["the loop"]
+    assert "repeated_evaluation" in said["the agent"]
+    assert "low_finish" in said["the loop"]

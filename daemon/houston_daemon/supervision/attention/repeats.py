@@ -70,10 +70,10 @@ def _again_at_once(step: StepSeen) -> bool:
 
 
 def _scores(step: StepSeen) -> list[int]:
-    """Which of its calls gave a score."""
+    """Which of the agent's calls gave a score."""
     return [
         index
-        for index, call in enumerate(step.calls)
+        for index, call in enumerate(step.calls[: len(step.calls) - step.added])
         if call.kind == EVALUATION and call.fields.get("state", "scored") == "scored"
     ]
 

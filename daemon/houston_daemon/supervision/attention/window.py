@@ -59,6 +59,8 @@ class StepSeen:
     """Why no action could be read from what was sampled."""
     interrupted: bool = False
     """Whether a person stopped its sample."""
+    added: int = 0
+    """Calls at its end that the loop made, not the agent: the last evaluation of a rollout."""
 
     @property
     def action(self) -> tuple[tuple[str, bytes], ...]:
@@ -125,6 +127,7 @@ def seen(
         changed=changed if closed.snapshot else None,
         malformed=sample.malformed,
         interrupted=sample.finish_reason == "interrupted",
+        added=max(0, len(results) - len(sample.calls)),
     )
 
 
