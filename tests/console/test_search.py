@@ -1,42 +1,147 @@
-"""Finding words in a rollout: counts, jumps, marks; with the index and without it."""
+"""Finding things: counts, jumps, marks, lists of places; in any script, and given up in time."""
 
-import sqlite3
+import asyncio
 
-from houston_console.app.transcript.searching import Search
-from tests.console.conftest import Seat, Sit
+import pytest
+
+from houston_console.app.drawing.lines import plain, width_of
+from houston_console.app.search.asked import Asked, Earlier
+from houston_console.app.search.finder import Finder
+from houston_console.app.search.found import LISTED, Found, hit_line
+from houston_console.app.search.results import Places, Results
+from houston_shared.records import FileChange
+from houston_shared.store.finding import process
+from houston_shared.store.finding.looking import Hit, Progress
+from houston_shared.store.finding.query import Query
+from tests.console.conftest import SECONDS, SMALL, Seat, Sit
 from tests.console.homes import HomeBuilder
+
+# --- what is asked and found, without an app -----------------------------------------------------
+
+
+def test_every_choice_of_a_search_is_reached_and_comes_round() -> None:
+    asked = Asked("x")
+    for toggle, count in (("mode", 3), ("where", 3), ("what", 4)):
+        seen = [asked]
+        for _ in range(count):
+            seen.append(seen[-1].turned(toggle))
+        assert len(set(seen)) == count
+        assert seen[-1] == asked
+    assert "‹pattern›" in plain(asked.turned("mode").toggles(160))
+    assert width_of(asked.toggles(78)) <= 60  # the count stands beside it
+
+
+def test_searches_of_before_are_walked_each_once() -> None:
+    earlier = Earlier()
+    for text in ("a", "b", "a"):
+        earlier.add(Asked(text))
+    assert [earlier.walk(-1), earlier.walk(-1), earlier.walk(-1), earlier.walk(1)] == [
+        Asked("a"), Asked("b"), None, Asked("a"),
+    ]  # fmt: skip
+
+
+def _hit(step: int, rollout: str = "r") -> Hit:
+    return Hit(rollout, step, "result", "before the match after", 11, 16)
+
+
+def test_steps_are_counted_once_in_order_and_walked_round_the_ends() -> None:
+    found = Found(Query("x", where="rollout", rollout="r"))
+    assert (found.near(5), found.step(5, 1)) == (None, None)
+    for steps in ((40, 39), (7, 7), (40, 12)):
+        found.take(Progress(tuple(_hit(step) for step in steps)))
+    assert (found.steps, found.count) == ([7, 12, 39, 40], 6)
+    assert found.tally(13) == "2/4…"
+    assert [found.near(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
+    assert [found.step(40, 1), found.step(12, 1), found.step(7, -1)] == [7, 39, 40]
+    found.take(Progress(done=True))
+    assert found.tally(50) == "4/4"
+
+
+def test_places_are_listed_up_to_a_number_and_all_counted() -> None:
+    found = Found(Query("x", where="all"))
+    for _ in range(3):
+        found.take(Progress(tuple(_hit(step) for step in range(LISTED // 2))))
+    assert (len(found.hits), found.count) == (LISTED, LISTED // 2 * 3)
+    assert found.place(-1) == found.hits[-1]
+    assert found.place(1) == found.hits[0]
+    assert found.tally(0) == f"1/{found.count}… in all rollouts, steps"
+
+
+@pytest.mark.parametrize("width", [40, 76, 150])
+def test_a_place_shows_its_match_at_any_width(width: int) -> None:
+    long = "误差 " * 60
+    hit = Hit(
+        "a-very-long-rollout-name-4f2a", 12_345, "web_search", long + "命中 " + long, 180, 182
+    )
+    shown = hit_line(hit, width)
+    assert "命中" in plain(shown)
+    assert width_of(shown) <= width + 60  # the list cuts it; before the match there is room
+
+
+# --- the process ---------------------------------------------------------------------------------
 
 
 def _home(builder: HomeBuilder) -> None:
     with builder.bulk():
         builder.start("r")
-        builder.start("other")
+        builder.start("other", "another-task")
         builder.whole("other", 1, "the needle of another rollout")
+        change = FileChange(path="count.py", kind="changed", added=1, removed=0, diff="+newline")
         for number in range(1, 301):
             if number == 200:
-                builder.say("r", "g", "a Needle from a person")
+                builder.say("r", "g", "a Needle from a person: 误差太大")
             text = "first line\nsecond: needle in output" if number in (40, 41) else "hay"
             thought = "needle in thought" if number == 120 else f"thought {number}"
             call = ("run_command", {"command": "grep needle x" if number == 280 else "ls"})
-            builder.whole("r", number, thought, (call,), (text,))
+            files = (change,) if number == 77 else ()
+            builder.whole("r", number, thought, (call,), (text,), files=files)
 
 
-async def _find(seat: Seat, words: str) -> None:
-    await seat.press("2", "slash")
-    await seat.write(words)
+async def test_a_search_that_hangs_in_a_pattern_gives_way_to_the_next(builder: HomeBuilder) -> None:
+    _home(builder)
+    heard: list[process.Found] = []
+    finder = Finder(builder.home, heard.append)
+
+    async def until_done(number: int) -> list[int]:
+        for _ in range(int(SECONDS / 0.05)):
+            mine = [one for one in heard if one.number == number]
+            if any(one.progress.done for one in mine):
+                return sorted(hit.step for one in mine for hit in one.progress.hits)
+            await asyncio.sleep(0.05)
+        raise AssertionError(heard)
+
+    in_r = {"where": "rollout", "rollout": "r"}
+    await finder.ask(Query("needle", **in_r))
+    assert await until_done(1) == [40, 41, 120, 200, 280]
+    child = finder._process
+    assert child is not None
+    child.send_signal(19)  # as in a pattern without end: it neither answers nor ends
+    await finder.ask(Query("误差", **in_r))
+    assert await until_done(2) == [200]
+    assert child.returncode is not None
+    await finder.close()
+
+
+# --- at the console ------------------------------------------------------------------------------
+
+
+async def _find(seat: Seat, words: str, *turns: str) -> Found:
+    await seat.press("2", "slash", *turns)
+    line = seat.app.watching.trajectory.searching.prompt.line
+    line.value = words  # also what no key of a test can type
     await seat.press("enter")
-    area = seat.app.watching.trajectory
-    await seat.until(
-        lambda: area.search and area.search.query == words and not area.searching, "found all"
-    )
+    searching = seat.app.watching.trajectory.searching
+    await seat.until(lambda: searching.found and searching.found.done, "found all")
     await seat.press()
+    assert searching.found is not None
+    return searching.found
 
 
 async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
     async with sit(builder.home, "r") as seat:
-        await _find(seat, "needle")
-        assert seat.transcript.hits == [40, 41, 120, 200, 280]
+        found = await _find(seat, "needle")
+        assert found.steps == [40, 41, 120, 200, 280]
         assert seat.transcript.cursor == 280  # the nearest before the end
         await seat.until(lambda: "/needle  5/5" in seat.frame("#trajectory"), "the count")
         visited = []
@@ -45,81 +150,74 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
             visited.append(seat.transcript.cursor)
         await seat.press("N", "N", "N")
         assert [*visited, seat.transcript.cursor] == [40, 41, 120, 280]
+        await seat.press("ampersand")
+        assert "only these" in seat.frame("#trajectory")
+        shown = [row.split()[1] for row in seat.lines() if row.startswith(("▸", "▾"))]
+        assert shown == ["40", "41", "120", "200", "280"]
+        await seat.press("k", "k")
+        assert seat.transcript.cursor in (120, 200)
+        await seat.press("escape", "escape")
+        assert "/" not in seat.frame("#trajectory").split("|")[1]
+        assert seat.transcript.line_count() > 300
 
 
 async def test_a_hit_is_unfolded_and_marked(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
     async with sit(builder.home, "r") as seat:
-        await _find(seat, "NEEDLE output")
-        rows = seat.lines()
+        await _find(seat, "NEEDLE In Out")
         assert seat.transcript.cursor == 41
+        rows = seat.lines()
         place = next(i for i, row in enumerate(rows) if "second: needle in output" in row)
-        marked = [
-            segment.text
-            for segment in seat.transcript.render_line(place)
-            if segment.style == seat.transcript.palette.hit
-        ]
-        assert marked == ["needle", "output"]
-        await seat.press("escape")
-        assert "/" not in seat.frame("#trajectory").split("|")[1]
+        strip = seat.transcript.render_line(place)
+        hit = seat.transcript.palette.hit
+        marked = [one.text for one in strip if one.style and one.style.bgcolor == hit.bgcolor]
+        assert marked == ["needle in out"]
 
 
-async def test_parts_of_words_and_phrases_are_found(builder: HomeBuilder, sit: Sit) -> None:
+async def test_the_count_is_there_before_enter_and_esc_leaves(
+    builder: HomeBuilder, sit: Sit
+) -> None:
     _home(builder)
-    async with sit(builder.home, "r") as seat:
-        await _find(seat, "eedl")
-        assert len(seat.transcript.hits) == 5
-        await _find(seat, "in thought")
-        assert seat.transcript.hits == [120]
-
-
-async def test_nothing_found_is_said(builder: HomeBuilder, sit: Sit) -> None:
-    _home(builder)
-    async with sit(builder.home, "r") as seat:
+    async with sit(builder.home, "r", SMALL) as seat:
         before = seat.transcript.cursor
+        await seat.press("slash", *"needle")
+        await seat.until(lambda: "5/5" in seat.bar("#search-toggles"), "a live count")
+        await seat.press("ctrl+r", "ctrl+r")
+        await seat.until(lambda: "‹words›" in seat.bar("#search-toggles"), "another mode")
+        assert seat.transcript.cursor == before
+        await seat.press("escape")
+        searching = seat.app.watching.trajectory.searching
+        await seat.until(lambda: searching.found is None, "given up")
+        assert seat.app.focused is seat.transcript
+
+
+async def test_chinese_is_found_and_nothing_found_is_said(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder)
+    async with sit(builder.home, "r") as seat:
+        assert (await _find(seat, "误差")).steps == [200]
+        assert seat.transcript.cursor == 200
         await _find(seat, "absent")
         assert "No step holds 'absent'" in seat.bar("#hints")
-        assert seat.transcript.cursor == before
+        assert seat.transcript.cursor == 200
         await seat.press("n")
-        assert seat.transcript.cursor == before
+        assert seat.transcript.cursor == 200
 
 
-def test_a_search_that_is_stopped_says_nothing_more(builder: HomeBuilder) -> None:
+async def test_places_of_all_rollouts_are_listed_and_opened(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
-    told: list[list[int]] = []
-    search = Search(
-        builder.home,
-        "r",
-        "needle",
-        lambda search, steps, done: (told.append(steps), search.stop()),
-        lambda search, problem: None,
-    )
-    search.start()
-    search.join(20)
-    assert len(told) == 1  # the first word from the index, before the scan
-
-
-def test_the_index_answers_without_a_scan(builder: HomeBuilder) -> None:
-    from houston_console.app.transcript.searching import indexed
-    from houston_shared.store.reader import Reader
-    from houston_shared.store.search_query import terms
-    from houston_shared.store.searchable import tag, text_of
-
-    _home(builder)
-    with Reader(builder.home) as reader:
-        assert reader.run(indexed("r", terms("needle"))) == []  # no index yet
-    index = sqlite3.connect(builder.home.search_database)
-    index.execute("CREATE TABLE indexed (id INTEGER PRIMARY KEY, seq INTEGER)")
-    index.execute("INSERT INTO indexed VALUES (1, ?)", (builder.seq,))
-    index.execute("CREATE VIRTUAL TABLE entries USING fts5(tag, text, content='')")
-    for seq, rollout, kind, body in builder.connection.execute(
-        "SELECT seq, rollout, kind, body FROM events"
-    ):
-        if text := text_of(kind, body):
-            index.execute(
-                "INSERT INTO entries (rowid, tag, text) VALUES (?, ?, ?)", (seq, tag(rollout), text)
-            )
-    index.commit()
-    index.close()
-    with Reader(builder.home) as reader:
-        assert sorted(reader.run(indexed("r", terms("needle")))) == [40, 41, 120, 200, 280]
+    async with sit(builder.home, "r") as seat:
+        found = await _find(seat, "needle", "ctrl+o", "ctrl+o")
+        assert isinstance(seat.app.screen, Results)
+        assert found.count == 6
+        assert "other@1" in seat.text(Places)
+        await seat.press("G", "enter")
+        await seat.until(lambda: seat.app.state.selected == "other", "the other rollout")
+        await seat.until(lambda: "needle of another" in seat.text(), "its step")
+        await seat.press("n")
+        await seat.until(lambda: seat.app.state.selected == "r", "round the end")
+        await seat.press("2", "slash", "ctrl+o", "ctrl+t")  # this rollout, diffs
+        await seat.write("newline")
+        await seat.press("enter")
+        await seat.until(lambda: "r@77" in seat.text(Places), "a diff")
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 77, "its step")

@@ -11,7 +11,12 @@ def mark(strip: Strip, text: str, needles: Sequence[str], style: Style) -> Strip
     low = text.lower()
     if len(low) != len(text):  # a few letters change their length: places would be off
         return strip
-    cuts = [strip.index_to_cell_position(at) for place in _places(low, needles) for at in place]
+    return mark_places(strip, _places(low, needles), style)
+
+
+def mark_places(strip: Strip, places: Sequence[tuple[int, int]], style: Style) -> Strip:
+    """`strip` with the characters of each place in `style`."""
+    cuts = [strip.index_to_cell_position(at) for place in _apart(places) for at in place]
     if not cuts:
         return strip
     parts = list(strip.divide([*cuts, strip.cell_length]))
@@ -21,15 +26,20 @@ def mark(strip: Strip, text: str, needles: Sequence[str], style: Style) -> Strip
 
 
 def _places(low: str, needles: Sequence[str]) -> list[tuple[int, int]]:
-    """Where needles begin and end, in order, without overlaps."""
+    """Where needles begin and end."""
     found: list[tuple[int, int]] = []
     for needle in filter(None, (one.lower() for one in needles)):
         at = low.find(needle)
         while at >= 0:
             found.append((at, at + len(needle)))
             at = low.find(needle, at + len(needle))
+    return found
+
+
+def _apart(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same places in order, without overlaps."""
     kept: list[tuple[int, int]] = []
-    for start, end in sorted(found):
+    for start, end in sorted(places):
         if not kept or start > kept[-1][1]:
             kept.append((start, end))
         elif end > kept[-1][1]:

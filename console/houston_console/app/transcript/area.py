@@ -6,7 +6,6 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Input
 
 from houston_console.app.dialogs import Prompt
@@ -19,10 +18,10 @@ from houston_console.app.link import Link
 from houston_console.app.marks.area import Marks
 from houston_console.app.messages import AskLine, Failed, GoTo, Told, say
 from houston_console.app.rollouts.listing import LAST_KNOWN, ending, own_name
+from houston_console.app.search.area import Searching
 from houston_console.app.source import RolloutSource
 from houston_console.app.transcript import places, ways
 from houston_console.app.transcript.places import Place
-from houston_console.app.transcript.searching import Search
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
@@ -36,35 +35,27 @@ class TrajectoryArea(Vertical):
 
     BINDINGS = bindings("find")
 
-    class Hits(Message):
-        """A search has found more; from its thread."""
-
-        def __init__(self, search: Search, steps: list[int], done: bool) -> None:
-            super().__init__()
-            self.search = search
-            self.steps = steps
-            self.done = done
-
     def __init__(self, link: Link, reader: AsyncReader, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.transcript = Transcript(id="transcript")
         self.marks = Marks(self.transcript, link, lambda: self.source)
         self.judging = Judging(self.transcript, link, lambda: self.source)
         self.prompt = Prompt(id="prompt", select_on_focus=False)
-        self._home = link.home
+        self.searching = Searching(
+            self.transcript, link.home, lambda: (self.source, self._task_name), id="searching"
+        )
         self._reader = reader
         self.source: RolloutSource | None = None
-        self.search: Search | None = None
-        self.searching = ""
-        """A mark for a count that still grows."""
-        self._jumped = False
+        self._task_name = ""
         self._answer: Callable[[str], Awaitable[None]] = self._go_to
         """What the line that is typed is for."""
 
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
-        with self.marks, self.judging:
-            yield self.transcript
+        with self.searching:
+            with self.marks, self.judging:
+                yield self.transcript
+            yield self.searching.prompt
         yield self.prompt
 
     def on_mount(self) -> None:
@@ -72,15 +63,10 @@ class TrajectoryArea(Vertical):
         title(self, "2 Trajectory")
         self.transcript.empty = ()
 
-    def on_unmount(self) -> None:
-        """Let no search go on without a screen."""
-        if self.search is not None:
-            self.search.stop()
-
     def turn_to(self, source: RolloutSource) -> None:
         """Let go of the rollout that is open; nothing of another was read yet."""
-        self.end_search()
         self.source = source
+        self.searching.turned()
         self.judging.turn()
         self.transcript.clear()
         self.transcript.empty = line(span(" being read …", "dim"))
@@ -88,6 +74,7 @@ class TrajectoryArea(Vertical):
     async def open(self, source: RolloutSource, steps: int) -> None:
         """Show the rollout that was turned to."""
         await self.transcript.open(source, steps)
+        self.searching.opened()
 
     def dress(self, rollout: Rollout | None, down: bool) -> None:
         """Say in the frame what is open and where the cursor is, and why nothing goes on.
@@ -99,18 +86,22 @@ class TrajectoryArea(Vertical):
         going = rollout.activity and rollout.state == "running" and not down
         now = f" · {rollout.activity}" if going else ""
         last = f" {LAST_KNOWN}" if down and rollout.state == "running" else ""
+        self._task_name = rollout.task
         name = own_name(rollout.id, rollout.task)
         title(self, f"2 {rollout.task} · {name} · {rollout.state}{last}{now}")
         self.transcript.end_with(*ending(rollout))
-        position = self.transcript.position(self.searching)
+        position = self.transcript.position()
         subtitle(self, position)
 
-    # --- search ------------------------------------------------------------------------------
+    # --- what is typed -----------------------------------------------------------------------
 
     def ask(self, kind: str) -> None:
-        """Ask for words (`/`) or a step's number (`:`)."""
-        self._answer = self._search_for if kind == "/" else self._go_to
-        self.prompt.ask(kind, 'words, "a phrase"' if kind == "/" else places.HELP)
+        """Ask for something to search (`/`) or a place to go to (`:`)."""
+        if kind == "/":
+            self.searching.ask()
+        else:
+            self._answer = self._go_to
+            self.prompt.ask(kind, places.HELP)
 
     def on_ask_line(self, message: AskLine) -> None:
         """A part of this area wants one line of text."""
@@ -125,9 +116,6 @@ class TrajectoryArea(Vertical):
             await self._answer(event.value.strip())
         except HoustonError as problem:
             say(self, Failed(problem))
-
-    async def _search_for(self, text: str) -> None:
-        self.start_search(text)
 
     async def _go_to(self, text: str) -> None:
         """Raises HoustonError."""
@@ -149,88 +137,6 @@ class TrajectoryArea(Vertical):
                 say(self, Told("No step is that late."))
             else:
                 await self.transcript.go_to(step)
-
-    def start_search(self, words: str) -> None:
-        """Find steps, in a thread; the first hits move the cursor."""
-        self.end_search()
-        if self.source is None or not words:
-            return
-        self.search = Search(
-            self._home,
-            self.source.rollout,
-            words,
-            self._found,
-            self._search_failed,
-        )
-        self._jumped, self.searching = False, "…"
-        self.transcript.mark([term.text for term in self.search.terms], words)
-        self.search.start()
-
-    def _found(self, search: Search, steps: list[int], done: bool) -> None:
-        """In the thread of the search; posting is safe there."""
-        say(self, self.Hits(search, steps, done))
-
-    def _search_failed(self, search: Search, problem: HoustonError) -> None:
-        say(self, Failed(problem))
-
-    def end_search(self) -> None:
-        """Stop looking and show no hits."""
-        if self.search is not None:
-            self.search.stop()
-            self.search, self.searching = None, ""
-            self.transcript.mark([], "")
-            if self.transcript.folds.filtered:
-                self.transcript.filter(None)
-
-    def action_clear(self) -> None:
-        """Choose no steps any more, show all of them again, end the search: one after the other."""
-        if self.judging.bench.anchor:
-            self.judging.turn()
-        elif self.transcript.folds.filtered:
-            self.transcript.filter(None)
-        else:
-            self.end_search()
-
-    def action_filter(self) -> None:
-        """Show only the steps that the search found, or all again."""
-        if self.transcript.folds.filtered:
-            self.transcript.filter(None)
-        elif self.transcript.hits:
-            self.transcript.filter(self.transcript.hits)
-        else:
-            say(self, Told("Search first (/): then only the steps that were found are shown."))
-
-    async def on_trajectory_area_hits(self, message: Hits) -> None:
-        """More was found."""
-        if message.search is not self.search:
-            return
-        transcript = self.transcript
-        transcript.hits = message.steps
-        if transcript.folds.filtered:
-            transcript.filter(message.steps)
-        self.searching = "" if message.done else "…"
-        say(transcript, Transcript.Moved())
-        if message.steps and not self._jumped:
-            self._jumped = True
-            after = [step for step in message.steps if step >= transcript.cursor]
-            await self._show_hit(after[0] if after else message.steps[-1])
-        elif message.done and not message.steps:
-            say(self, Told(f"No step holds {message.search.query!r}."))
-
-    async def action_hit(self, by: int) -> None:
-        """The next hit or the one before, round the end."""
-        transcript = self.transcript
-        if not transcript.hits:
-            return
-        at = transcript.cursor
-        after = [hit for hit in transcript.hits if (hit > at if by > 0 else hit < at)]
-        rest = after or transcript.hits
-        await self._show_hit(rest[0] if by > 0 else rest[-1])
-
-    async def _show_hit(self, step: int) -> None:
-        transcript = self.transcript
-        await transcript.go_to(step, open=True)
-        transcript.reveal_match(step)
 
     # --- jumps and the eye -------------------------------------------------------------------
 

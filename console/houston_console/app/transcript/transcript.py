@@ -51,9 +51,9 @@ class Transcript(TranscriptView):
 
     def reveal_match(self, row: int) -> None:
         """Show the first line of an unfolded row in which a search found something."""
-        for offset, parts in enumerate(self.pages.wrapped(row) or []):
-            low = plain(parts).lower()
-            if offset and any(needle.lower() in low for needle in self.needles):
+        spots = self.spots
+        for offset, parts in enumerate(self.pages.wrapped(row) or [] if spots else []):
+            if offset and spots and spots(plain(parts)):
                 break
         else:
             return
@@ -146,18 +146,18 @@ class Transcript(TranscriptView):
         self.cursor = self.folds.shown(self.cursor)
         self._redraw()
         self._scroll(self.folds.top(self.cursor) - self._height // 3)
+        say(self, self.Moved())
 
     # --- what the frame says -----------------------------------------------------------------
 
-    def position(self, searching: str = "") -> Line:
-        """Where the cursor is, for the frame's lower edge; `searching` marks a count that grows."""
+    def position(self) -> Line:
+        """Where the cursor is, for the frame's lower edge."""
         parts = [span(f"step {self.cursor} of {self.steps}", "dim")]
         if self._anchor:
             first, last = sorted((self._anchor, self.cursor))
             parts.append(span(f"   ▌ {first}–{last} chosen", "title"))
         if self.words:
-            place = sum(1 for hit in self.hits if hit <= self.cursor)
-            count = f"{place}/{len(self.hits)}{searching}"
+            count = self.tally(self.cursor) if self.tally else ""
             only = "  only these" if self.folds.filtered else ""
             parts.append(span(f"   /{self.words}  {count}{only}", "warning"))
         if self.following:

@@ -6,7 +6,7 @@ change. It does not know where a source gets its rows from.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.style import Style
@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, Tone, block, plain, span
-from houston_console.app.drawing.marking import mark
+from houston_console.app.drawing.marking import mark_places
 from houston_console.app.messages import Failed, say
 from houston_console.app.transcript import rows
 from houston_console.app.transcript.fold import Folds
@@ -52,7 +52,9 @@ class TranscriptView(LineView):
         self.pages = Pages()
         self.following = True
         self.words = ""
-        self.needles: list[str] = []
+        self.spots: Callable[[str], list[tuple[int, int]]] | None = None
+        """Where in a line something was found."""
+        self.tally: Callable[[int], str] | None = None
         self.hits: list[int] = []
         self._seen = 0
         self._width = 0
@@ -72,7 +74,7 @@ class TranscriptView(LineView):
         self.source, self.folds, self.pages = None, Folds(1), Pages()
         self.opening = Opening("", "", "")
         self.cursor, self._ending, self._anchor = 0, ("", "text"), 0
-        self.words, self.needles, self.hits = "", [], []
+        self.words, self.spots, self.hits = "", None, []
         self._redraw()
 
     async def open(self, source: Source, steps: int) -> None:
@@ -82,7 +84,7 @@ class TranscriptView(LineView):
         if self.source is not source:
             return
         self.folds, self.pages = Folds(steps + 1), Pages()
-        self.words, self.needles, self.hits, self.cursor = "", [], [], steps
+        self.words, self.spots, self.hits, self.cursor = "", None, [], steps
         self.following, self._seen = True, steps
         opening = await source.opening()
         if self.source is not source:
@@ -220,11 +222,19 @@ class TranscriptView(LineView):
         if cursor:
             under = self.palette.cursor if self.has_focus else self.palette.cursor_away
         strip = self.palette.strip(parts, self.size.width, self.rich_style, under)
-        return mark(strip, plain(parts), self.needles, self.palette.hit) if self.needles else strip
+        if self.spots is None:
+            return strip
+        return mark_places(strip, self.spots(plain(parts)), self.palette.hit)
 
-    def mark(self, needles: list[str], words: str) -> None:
-        """Show where these are; `words` is how the person wrote them. Nothing was found yet."""
-        self.needles, self.words, self.hits = needles, words, []
+    def mark(
+        self,
+        spots: Callable[[str], list[tuple[int, int]]] | None,
+        words: str,
+        tally: Callable[[int], str] | None,
+    ) -> None:
+        """Show what is searched: where it is in a line, how it was written, and from the cursor's
+        step how much was found. Nothing was found yet."""
+        self.spots, self.words, self.tally, self.hits = spots, words, tally, []
         self._strips.clear()
         self.refresh()
         say(self, self.Moved())

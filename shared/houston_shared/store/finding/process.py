@@ -71,6 +71,7 @@ def main() -> None:
     threading.Thread(target=jobs.listen, daemon=True).start()
     with Reader(Home(Path(sys.argv[1]))) as reader:
         while (job := jobs.take()) is not None:
+            _say(Found(job.number))  # it is here, whatever comes of it
             if job.query.text:
                 _run(reader, job, jobs)
 

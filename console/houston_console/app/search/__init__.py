@@ -1,0 +1,1 @@
+"""Searching: what is asked, the process that looks, and what it found."""
