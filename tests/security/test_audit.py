@@ -47,9 +47,16 @@ def test_every_deed_names_user_process_role_and_outcome(shared: Station) -> None
     (rollout,) = person.start()
     worker = shared.worker(rollout)
     person.guide(rollout, "first", "a")
+    judged = wire.JudgedSteps(first=1, last=1, verdict="mask", reason="no use")
+    worker.step(1)
+    person.guide(rollout, "second", "b")
+    person.guide(rollout, "third", "c")
     asked = [
-        wire.EditGuidance(id="a", revision=1, text="better"),
-        wire.Withdraw(id="a", claimed="ada"),
+        wire.Reorder(rollout=rollout, order=("c", "b"), claimed="ada"),
+        wire.EditGuidance(id="b", revision=1, text="better"),
+        wire.Withdraw(id="b", claimed="ada"),
+        wire.Claim(request="1", rollout=rollout, note="mine", claimed="ada"),
+        wire.GiveVerdicts(request="2", rollout=rollout, steps=(judged,), claimed="ada"),
         wire.Bookmark(rollout=rollout, step=1, note="here", claimed="ada"),
         wire.Steer(rollout=rollout, action="pause", reason="lunch", claimed="ada"),
         wire.Steer(rollout=rollout, action="resume"),
@@ -65,8 +72,13 @@ def test_every_deed_names_user_process_role_and_outcome(shared: Station) -> None
         ("daemon", "daemon", True),
         ("spec", login, True),
         ("guidance", login, True),
+        ("guidance", login, True),
+        ("guidance", login, True),
+        ("reorder", "ada", False),
         ("edit", login, True),
         ("withdraw", "ada", False),
+        ("claim", "ada", False),
+        ("verdict", "ada", False),
         ("bookmark", "ada", False),
         ("state", "ada", False),
         ("state", login, True),

@@ -112,6 +112,8 @@ def _new_steps(
     before = looking.seen(mine, now) if mine.looks(now) else looking.newest(mine)
     if before is None:
         return None
+    if before.seq >= one.last_seq:
+        return 0
     begun = yield from in_order.step_at(one.id, before.seq)
     rows = yield Ask(
         "SELECT count(*) FROM steps WHERE rollout = ? AND step >= ? AND current"

@@ -1,0 +1,102 @@
+"""What people read of rollouts from afar: scores of branches, last actions, who is needed where."""
+
+from typing import Any
+
+import pytest
+
+from houston_daemon.recorder.steps.journal import Key
+from houston_shared.clock import now_us
+from houston_shared.need import ordered
+from houston_shared.person import Person
+from houston_shared.records import Call, Intent, ObservationBody, Result
+from houston_shared.store.bodies import StoredObservation
+from houston_shared.store.journal import ERASED
+from houston_shared.store.queries import actions, claims, cost, home, looking, scores
+from houston_shared.store.reader import Reader
+from tests.support.written_home import WrittenHome, sample, stored
+
+EVAL = Call(id="1.0", name="eval", arguments={})
+RUN = Call(id="1.0", name="run_command", arguments={"command": "python train.py\n--fast"})
+ADA = Person("ada", 1000)
+
+
+def scored(written: WrittenHome, rollout: str, step: int, score: float) -> None:
+    written.sampled(rollout, step, sample(calls=(EVAL,)))
+    written.event(Key(rollout, step, 1, "intent.0"), "intent", Intent(call=EVAL))
+    fields = {"overall_score": score, "state": "scored"}
+    done = Result(call=EVAL, kind="eval", success=True, text="", fields=fields)
+    written.event(Key(rollout, step, 1, "call.0"), "result", done)
+    closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1_000_000 * step)
+    written.event(Key(rollout, step, 1, "observation"), "observation", closed)
+
+
+def read(written: WrittenHome, plan: Any) -> Any:
+    with Reader(written.home) as reader:
+        return reader.run(plan)
+
+
+def test_a_branch_has_the_scores_of_the_past_that_it_shares(written: WrittenHome) -> None:
+    for rollout in ("root", "other"):
+        written.rollout(rollout)
+    for step in range(1, 5):
+        scored(written, "root", step, 10.0 * step)
+    written.rollout("limb", parent="root", parent_step=2)
+    scored(written, "limb", 3, 77.0)
+    written.rollout("twig", parent="limb", parent_step=3)
+    found = read(written, scores.history(["root", "limb", "twig", "other"]))
+    assert {name: [one.score for one in all_] for name, all_ in found.items()} == {
+        "root": [10, 20, 30, 40], "limb": [10, 20, 77], "twig": [10, 20, 77], "other": [],
+    }  # fmt: skip
+    assert [one.active_us for one in found["limb"]] == [1_000_000, 2_000_000, 3_000_000]
+    assert [one.score for one in read(written, scores.history(["root"], 2))["root"]] == [30, 40]
+
+
+ACTED = {
+    "a call on one line": (sample(calls=(RUN,)), "run_command command=python train.py --fast"),
+    "several calls": (sample(calls=(EVAL, EVAL)), "eval; eval"),
+    "only a thought": (sample("I wonder\nwhy"), "I wonder why"),
+    "a long one": (sample("x" * 500), f"{'x' * 159}…"),
+}
+
+
+@pytest.mark.parametrize("case", ACTED)
+def test_the_last_action_is_said_in_a_line(case: str, written: WrittenHome) -> None:
+    body, words = ACTED[case]
+    written.rollout("r")
+    written.step("r", 1, body, open=True)
+    found = read(written, actions.last(["r"]))["r"]
+    assert (found.step, found.open, found.text) == (1, True, words)
+
+
+def test_an_action_that_was_erased_is_said_to_be(written: WrittenHome) -> None:
+    written.rollout("r")
+    written.erase(written.step("r", 1))
+    assert read(written, actions.last(["r"]))["r"].text == ERASED
+
+
+def test_the_home_has_everything_of_a_line_in_one_read(written: WrittenHome) -> None:
+    now = now_us()
+    for rollout in ("quiet", "spoken", "seen"):
+        written.rollout(rollout)
+        written.guide(rollout, f"g-{rollout}", "Look at 数据.")
+        written.step(rollout, 1)
+        if rollout != "quiet":
+            written.deliver(rollout, 1, f"g-{rollout}")
+        written.step(rollout, 2)
+    newest = written.seq
+    written.look("seen", "ada", uid=1000, seq=newest, seen_at=now, last=now - 10**9, here=0)
+    written.step("seen", 3)
+    written.look("spoken", "ben", last=now)
+    stands = {one.rollout.id: one for one in read(written, home.standings(ADA, now))}
+    assert (stands["quiet"].queued, stands["quiet"].unanswered) == (1, 0)
+    assert (stands["spoken"].unanswered, stands["spoken"].queued) == (1, 0)
+    assert stands["seen"].unanswered == 0, "somebody has seen what followed"
+    assert (stands["seen"].new_steps, stands["quiet"].new_steps) == (1, None)
+    assert [look.name for look in stands["spoken"].lookers] == ["ben"]
+    assert list(read(written, looking.now(now))) == ["spoken"]
+    later = [one.standing.rollout.id for one in ordered(list(stands.values()), now + 3600 * 10**6)]
+    assert later == ["quiet", "spoken", "seen"], "ben looks at one that waits to be seen"
+    spent = read(written, cost.of(["quiet", "spoken"]))
+    assert [(one.name, one.words) for one in spent["quiet"]] == [("ada", 4)]
+    assert {one.name for one in spent["spoken"]} == {"ada", "ben"}
+    assert read(written, claims.all_claims()) == {}
