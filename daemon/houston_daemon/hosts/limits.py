@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["processes", "memory", "file size", "workspace"]
+Kind = Literal["processes", "memory", "file size", "workspace", "disk"]
 Mechanism = Literal["cgroup2", "cgroup1", "watchdog"]
 
 MEBIBYTE = 1 << 20

@@ -4,6 +4,7 @@
 tell, so this is smaller than the workstation's closing.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from houston_daemon.hosts.protocol import ChangedFile, Host
 from houston_shared import synced_file
 from houston_shared.records import FileChange
 from houston_shared.secret_values import redact
+
+log = logging.getLogger(__name__)
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -50,9 +53,15 @@ class Steps:
         self._keep(Told(snapshot.commit, notes=await self._arrival()))
 
     def run(self) -> None:
-        """Something is about to change the workspace."""
-        if self._told.step:
-            self._keep(msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=()))
+        """Something is about to change the workspace. A full disk does not hold it up."""
+        if not self._told.step:
+            return
+        told = msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=())
+        try:
+            self._keep(told)
+        except OSError as problem:
+            log.warning("that a step is open is not saved: %s", problem)
+            self._told = told
 
     async def mark(self) -> str:
         """A snapshot within a step, large files too; its commit."""

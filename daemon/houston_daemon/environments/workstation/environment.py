@@ -37,6 +37,10 @@ from houston_shared.task import Task
 log = logging.getLogger(__name__)
 
 _LONGEST_ERROR = 500
+_FREEING = (
+    "A large file that create_file replaces by an empty one frees its space; commands and"
+    " snapshots need some."
+)
 
 
 class Workstation:
@@ -205,8 +209,13 @@ class Workstation:
     def _result(
         self, call: Call, observation: Observation, begun: float, met: Sequence[Hit]
     ) -> Result:
-        """Save what the call changed, then say what it found."""
-        self._state.save()
+        """Save what the call changed, then say what it found: also where the disk is full, for
+        looking, freeing space and `finish` need none."""
+        try:
+            self._state.save()
+        except OSError as problem:
+            log.warning("the state is not saved: %s", problem)
+            met = [*met, Hit("disk", f"{problem.strerror}. {_FREEING}")]
         seconds = round(time.monotonic() - begun, 6)
         return result(call, observation, self._characters, seconds, met)
 

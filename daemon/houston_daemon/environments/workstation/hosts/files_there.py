@@ -5,6 +5,7 @@ rollout's folder there; both ends of the conversation stand in this module.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.serving import Service
 
+log = logging.getLogger(__name__)
 SERVICE = "files"
 _ACTIONS = {action.__name__: action for action in FILE_ACTIONS}
 _OBSERVATIONS = {
@@ -133,7 +135,10 @@ def serve(host: LocalHost) -> Service:
                 confined = Confined(host.workspace)
                 made[ask.characters] = FileActions(confined, lambda: state.now, ask.characters)
             done = await _do(made[ask.characters], ask)
-            await asyncio.to_thread(state.save)
+            try:
+                await asyncio.to_thread(state.save)
+            except OSError as problem:  # a full disk: what was done is told all the same
+                log.warning("the state is not saved: %s", problem)
             return done
 
     return answer
