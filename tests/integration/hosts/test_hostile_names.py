@@ -14,6 +14,7 @@ from houston_daemon.hosts.guard import disk_use, usage
 from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.sandbox import spawn
 from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_shared.errors import HoustonError
 from tests.support.small_disk import fill, mounted
 
 from .conftest import MakeHost, finish
@@ -109,6 +110,22 @@ async def test_a_deep_folder_is_counted_recorded_and_removed(
     finally:
         emptying.remove(host.workspace)  # nothing else could
     assert not host.workspace.exists()
+
+
+@pytest.mark.parametrize("name", DEPTHS)
+async def test_a_given_workspace_that_is_too_deep_is_refused_in_a_sentence(
+    name: str, make_host: MakeHost, tmp_path: Path
+) -> None:
+    source, host = tmp_path / "source", make_host()
+    source.mkdir()
+    try:
+        nest(source, *DEPTHS[name])
+        for _ in range(2):  # the second finds what the first has left
+            with pytest.raises(HoustonError, match="could not be copied"):
+                await host.prepare(source)
+            assert sorted(path.name for path in host.folder.iterdir()) == []
+    finally:
+        emptying.remove(source)
 
 
 NOTES = {

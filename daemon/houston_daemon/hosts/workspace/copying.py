@@ -7,6 +7,7 @@ their environment, so that they can be found when nothing else of it is left. Th
 neither sandbox nor snapshots.
 """
 
+import contextlib
 import logging
 import os
 import secrets
@@ -15,7 +16,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from houston_daemon.hosts import sparse_copy
+from houston_daemon.hosts import emptying, sparse_copy
 from houston_daemon.hosts.errors import WorkspaceGone
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
@@ -81,7 +82,7 @@ def _refuse_around(source: Path, workspace: Path) -> None:
 def _copy_whole(source: Path, workspace: Path) -> None:
     """Copy beside the workspace's place and move it there: half a copy is never a workspace."""
     beside = workspace.with_name("workspace.new")
-    shutil.rmtree(beside, ignore_errors=True)
+    _clear(beside)
     special: list[str] = []
 
     def leave_out(folder: str, names: list[str]) -> list[str]:
@@ -91,8 +92,8 @@ def _copy_whole(source: Path, workspace: Path) -> None:
 
     try:
         shutil.copytree(source, beside, symlinks=True, ignore=leave_out, copy_function=_copy_file)
-    except (OSError, shutil.Error) as error:
-        shutil.rmtree(beside, ignore_errors=True)
+    except (OSError, shutil.Error, RecursionError) as error:
+        _clear(beside)
         raise HoustonError(
             f"The workspace {source} could not be copied: {_shortly(error)}.",
             "The rollout has no workspace.",
@@ -101,6 +102,12 @@ def _copy_whole(source: Path, workspace: Path) -> None:
         log.warning("left out of the workspace, no plain files: %s", _some(special, 20))
     point("worker.workspace.copied")
     beside.rename(workspace)
+
+
+def _clear(beside: Path) -> None:
+    """Remove what an earlier try left, however deep; what will not go, the copy says."""
+    with contextlib.suppress(OSError):
+        emptying.remove(beside)
 
 
 def _copy_file(source: str, target: str) -> str:
@@ -118,8 +125,10 @@ def _is_plain(path: Path) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _shortly(error: OSError | shutil.Error) -> str:
+def _shortly(error: OSError | shutil.Error | RecursionError) -> str:
     """The first few troubles of a copy, in a few hundred characters."""
+    if isinstance(error, RecursionError):
+        return "its folders are nested too deeply"
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         return _some([f"{entry[0]}: {entry[2]}" for entry in error.args[0]], _NAMED)
     return _some([str(error)], 1)
