@@ -97,7 +97,7 @@ half, and so does a rollout that somebody looks at now. Besides signals:
 | paused by `restore` | {restore} |
 | failed, and nobody has looked at it since | {failed} |
 | about to finish low: `near_budget` with a best score under {low} | {low_finish} |
-| paused for the engine, or its worker waits for it | {engine} |
+| paused for the engine or a host that is away, or its worker waits for the engine | {engine} |
 | paused by another owner | {other} |
 | guidance was heard and nobody has seen what followed | {unanswered} |
 | guidance is queued for more than {minutes} minutes while the rollout runs | {unheard} |

@@ -45,9 +45,11 @@ WORDS = {
     "repeated_action": "repeating itself",
 }
 """How a signal is called where its name would not be read at once."""
-PAUSED = {"engine": 65, "repair": 85, "host": 85, "restore": 80}
+PAUSED = {"engine": 65, "host-away": 65, "repair": 85, "host": 85, "restore": 80}
 """By owner of a pause; `PAUSED_BY_PERSON` and `PAUSED_ELSE` for all others."""
 PAUSED_BY_PERSON, PAUSED_ELSE = 12, 50
+AWAY_BY = {"engine": "engine down", "host-away": "host away"}
+"""Pauses that end by themselves when something is back, in words."""
 FAILED = 75
 """A rollout that failed while nobody has looked at it since."""
 ENGINE_AWAY, WAITS, GPU = 65, 35, 25
@@ -90,8 +92,8 @@ class Reason(NamedTuple):
     """Why a rollout needs a person."""
 
     kind: str
-    """A signal's name, or `failed`, `paused`, `engine`, `waiting`, `gpu`, `unanswered`,
-    `unheard`."""
+    """A signal's name, or `failed`, `paused`, `engine`, `host-away`, `waiting`, `gpu`,
+    `unanswered`, `unheard`."""
     text: str
     weight: int
 
@@ -145,7 +147,7 @@ def _reasons(one: Standing, now: int) -> Iterator[Reason]:
         yield _paused(rollout)
     elif rollout.activity.startswith(AWAY):
         yield Reason("engine", rollout.activity, ENGINE_AWAY)
-    elif rollout.state == "running" and rollout.activity.startswith("waiting"):
+    elif rollout.state == "running" and rollout.activity.startswith(("waiting", "waits")):
         yield Reason("waiting", rollout.activity, WAITS)
     elif rollout.state == "queued" and rollout.reason:
         yield Reason("gpu", f"queued: {rollout.reason}", GPU)
@@ -172,8 +174,8 @@ def _paused(rollout: Rollout) -> Reason:
     by = rollout.paused_by
     person = by.startswith("person:")
     weight = PAUSED_BY_PERSON if person else PAUSED.get(by, PAUSED_ELSE)
-    if by == "engine":
-        return Reason("engine", _with("engine down", rollout.reason), weight)
+    if by in AWAY_BY:
+        return Reason(by, _with(AWAY_BY[by], rollout.reason), weight)
     who = by.removeprefix("person:")
     return Reason("paused", _with(f"paused by {who}", rollout.reason), weight)
 

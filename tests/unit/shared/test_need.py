@@ -73,6 +73,13 @@ SITUATIONS: dict[str, tuple[Standing, str]] = {
         Standing(rollout(state="paused", paused_by="host", reason="no route")),
         "paused by host: no route",
     ),
+    "another machine is away": (
+        Standing(rollout(state="paused", paused_by="host-away", reason="no route")),
+        "host away: no route",
+    ),
+    "it runs and waits for a GPU": (
+        Standing(rollout(activity="waits for 1 GPU on a40")), "waits for 1 GPU on a40",
+    ),
     "the engine does not answer": (
         Standing(rollout(activity="waiting for the engine: 503")), "waiting for the engine: 503",
     ),
