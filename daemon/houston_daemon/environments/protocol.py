@@ -91,7 +91,8 @@ class Environment(Protocol):
         """Make the world, or find it again after a restart.
 
         begun: the rollout has steps in this world already. Raises HoustonError when the world
-        cannot be made; `hosts.errors.NeedsPerson` when it is gone, or another home drives it.
+        cannot be made; `hosts.errors.NeedsPerson` when it is gone, or another home drives it, and
+        `hosts.errors.HostAway` while a machine that it needs cannot be reached.
         """
         ...
 

@@ -182,9 +182,15 @@ async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
         own.stop()
         with pytest.raises(HostAway):
             await host.snapshots.take("none")
+        await host.close()
+        # The next worker begins while the machine is away, with data that it has not got yet.
+        (tmp_path / "words").write_text("hi")
+        host = SshHost("far", own.host, make("unused")._hello, {"words": tmp_path / "words"})
+        await host.prepare(None, begun=True)
         own.start()
         await _back(host)
         assert (await host.snapshots.take("there")).commit
+        assert (await host.spawn(["cat", "/data/words"], seconds=20)).stdout == b"hi"
     finally:
         await host.destroy_terminals()
         await host.close()

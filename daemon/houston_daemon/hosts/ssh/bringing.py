@@ -26,12 +26,17 @@ async def brought(folder: Path, host: str, ask: Asking) -> str:
         if not await ask(m.HasParcel(name=name), bool):
             await _bring(folder, name, ask)
     except OSError as problem:
-        raise HoustonError(
-            f"The folder {folder} cannot be brought to the host {host}:"
-            f" {problem.strerror or problem}.",
-            "The rollout cannot work there without it.",
-        ) from problem
+        raise unreadable(problem, host) from problem
     return name
+
+
+def unreadable(problem: OSError, host: str) -> HoustonError:
+    """What is said of a folder that cannot be read here."""
+    what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
+    return HoustonError(
+        f"What the rollout needs on the host {host} cannot be brought there ({what}).",
+        "The rollout cannot work there without it.",
+    )
 
 
 async def _bring(folder: Path, name: str, ask: Asking) -> None:

@@ -16,7 +16,7 @@ from houston_daemon.hosts.limits import Hit
 from houston_daemon.hosts.protocol import Finished, Snapshot, TerminalStatus
 from houston_daemon.hosts.ssh import left, parcels
 from houston_daemon.hosts.ssh import messages as m
-from houston_daemon.hosts.ssh.bringing import brought
+from houston_daemon.hosts.ssh.bringing import brought, unreadable
 from houston_daemon.hosts.ssh.link import Link
 from houston_daemon.hosts.ssh.session import Cut, Session
 from houston_daemon.hosts.ssh.settings import command_line, control
@@ -73,19 +73,22 @@ class SshHost:
             raise HostAway(self.name, why, self.link.back)
         if why:
             self._mapped = await asyncio.to_thread(self._names)
-        else:
-            self._mapped = {name: await self._brought(path) for name, path in self._data.items()}
-            parcel = await self._brought(source) if source is not None and not begun else ""
-            if self._note is not None:
-                noted = left.Left(host=self.name, settings=self._settings, hello=self._hello)
-                await asyncio.to_thread(left.write, self._note, noted)
-            await self.link.ask(
-                m.Prepare(source=parcel, begun=begun, data=self._mapped), again=True
-            )
+            self._ready = True
+            if not self.link.up:
+                return  # what has to be prepared is in its first words when it comes
+        self._mapped = {name: await self._brought(path) for name, path in self._data.items()}
+        parcel = await self._brought(source) if source is not None and not begun else ""
+        if self._note is not None:
+            noted = left.Left(host=self.name, settings=self._settings, hello=self._hello)
+            await asyncio.to_thread(left.write, self._note, noted)
+        await self.link.ask(m.Prepare(source=parcel, begun=begun, data=self._mapped), again=True)
         self._ready = True
 
     def _names(self) -> dict[str, str]:
-        return {name: parcels.name_of(path) for name, path in self._data.items()}
+        try:
+            return {name: parcels.name_of(path) for name, path in self._data.items()}
+        except OSError as problem:
+            raise unreadable(problem, self.name) from problem
 
     async def present(self) -> bool:
         """Whether the workspace is there."""

@@ -61,18 +61,23 @@ class Link:
         self._tries = 0
         self._keeping: asyncio.Task[None] | None = None
 
+    @property
+    def up(self) -> bool:
+        """Whether there is a session, as far as is known."""
+        return self._session is not None and not self._session.ended.is_set()
+
     async def start(self) -> str:
         """Begin to connect, and wait for the first tries; why there is no session, or nothing."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep(), name=f"host {self.name}")
         async with self._tried:
-            await self._tried.wait_for(lambda: self._is_there() or self._tries >= _FIRST_TRIES)
-        return "" if self._is_there() else self._why
+            await self._tried.wait_for(lambda: self.up or self._tries >= _FIRST_TRIES)
+        return "" if self.up else self._why
 
     async def back(self) -> None:
         """Return when there is a session; after `start`, however long that takes."""
         async with self._tried:
-            await self._tried.wait_for(self._is_there)
+            await self._tried.wait_for(lambda: self.up)
 
     async def ask(
         self,
@@ -149,13 +154,10 @@ class Link:
         if self._keeping is not None and patience > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience), self._tried:
-                    await self._tried.wait_for(self._is_there)
+                    await self._tried.wait_for(lambda: self.up)
         if (session := self._session) is None or session.ended.is_set():
             raise HostAway(self.name, self._why, self.back)
         return session
-
-    def _is_there(self) -> bool:
-        return self._session is not None and not self._session.ended.is_set()
 
     async def _keep(self) -> None:
         pause = _FIRST_PAUSE
