@@ -225,7 +225,7 @@ async def test_words_typed_behind_the_choice_of_a_rollout_are_for_that_rollout(
     for size in (WIDE, SMALL):
         async with sit(live.home, first.rollout, size) as seat:
             await _is_live(seat)
-            await seat.press("1", "j")
+            await seat.press("1", "k")
             await _burst(seat, "enter", "i", *"hear", "enter", "escape")
             await seat.until(lambda: "hear" in _said(live, second), "said to the second")
             assert _said(live, first) == []

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, line, span
-from houston_console.app.keys import bindings
+from houston_console.app.keys import bindings, of
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.people.lines import ago, others, unread, who
 from houston_console.app.rollouts.selector import Facts
@@ -136,7 +136,8 @@ class SinceArea(Vertical):
         visit = self.visit
         self.line.display = visit is not None and not self._hidden
         if visit is not None:
-            self.line.put(lambda width: [strip(visit, now_us(), width, self.list.display)])
+            open, named = self.list.display, (_key("since"), _key("walk(1)"))
+            self.line.put(lambda width: [strip(visit, now_us(), width, open, named)])
 
     def stand(self, found: Standing | None, me: str) -> None:
         """Who else is here and who looks after it, and a note that was not read yet."""
@@ -199,7 +200,8 @@ class SinceArea(Vertical):
     def walk(self, by: int, step: int) -> int:
         """The step of the next event, or of the one before; 0 for none, which is said."""
         if self.visit is None:
-            say(self, Told("Nothing is new since you were here; h shows all that happened."))
+            words = f"Nothing is new since you were here; {_key('since')} shows all that happened."
+            say(self, Told(words))
             return 0
         stop = self._walk.go(by, step)
         if stop is None:
@@ -213,6 +215,11 @@ class SinceArea(Vertical):
         place = f"{self._walk.place + 1}/{len(self._walk.stops)}"
         say(self, Told(f"{place}  step {stop.step}, {ago(stop.at, now_us())}: {stop.text}", True))
         return stop.step
+
+
+def _key(action: str) -> str:
+    """How the key for something is written for this person."""
+    return next(one.shown.split()[0] for one in of("watch") if one.action == action)
 
 
 def _people(found: Standing, seen: Seen | None, me: str, width: int) -> list[Line]:

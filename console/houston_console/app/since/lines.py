@@ -43,12 +43,14 @@ def nothing(visit: Visit) -> bool:
     return not visit.happened.steps and not visit.happened.events
 
 
-def strip(visit: Visit, now: int, width: int, unfolded: bool) -> Line:
-    """One line that says it all, as far as it fits."""
+def strip(
+    visit: Visit, now: int, width: int, unfolded: bool, named: tuple[str, str] = ("", "")
+) -> Line:
+    """One line that says it all, as far as it fits. named: the keys that unfold and walk."""
     keys = line(
-        span("  h ", "tool"),
+        span(f"  {named[0]} ", "tool"),
         span("fold" if unfolded else "show", "dim"),
-        span(" l ", "tool"),
+        span(f" {named[1]} ", "tool"),
         span("next ", "dim"),
     )
     room = width - width_of(keys)
