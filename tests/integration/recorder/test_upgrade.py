@@ -17,6 +17,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import schema
 from houston_shared.store.queries import guidance
+from houston_shared.store.queries import home as afar
 from houston_shared.store.reader import Reader
 from tests.support.full_home import fill
 from tests.support.recorder_client import Station
@@ -149,6 +150,7 @@ def test_an_older_home_is_read_before_it_is_migrated_and_after(home: Home) -> No
         (rollout,) = {one.rollout for one in reader.run(guidance.waiting())}
         queued = [one.id for one in reader.run(guidance.of_rollout(rollout))]
         assert queued == ["g0", "g1", "g2", "g3"]
+        assert {one.rollout.id for one in reader.run(afar.standings())} >= {rollout}
         station = Station(home.path).start()
         station.person().guide(rollout, "one more", id="g4")
         assert [one.id for one in reader.run(guidance.waiting())] == ["g3", "g4"]
