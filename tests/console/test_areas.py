@@ -53,7 +53,9 @@ async def test_nothing_of_the_eye_is_clipped_without_a_sign(builder: HomeBuilder
         builder.begin("r", 2)
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("v")
-        await seat.until(lambda: "END" in seat.text("#eye-text"), "messages")
+        await seat.until(lambda: "+ new" in seat.text("#eye-text"), "messages, from what is new")
+        await seat.press("G")
+        await seat.until(lambda: "END" in seat.text("#eye-text"), "to their end")
         facts = seat.text("#eye-facts")
         for part in ("step 2", "extends step 1", "of its ids", "prompt 960 tokens", "messages"):
             assert part in facts

@@ -30,6 +30,7 @@ Area = Literal[
     "since",
     "compare",
     "words",
+    "eye",
 ]
 
 
@@ -65,9 +66,9 @@ _NAMES = {"1": "on", "-1": "back", "True": "on", "False": "back", "/": "search",
 
 
 KEYS = (
-    Key("watch", "1", "area('rollouts')", "1", "go to the rollouts"),
     Key("watch", "0,backspace", "app.home", "0", "home: every rollout, who needs somebody first",
         "home"),
+    Key("watch", "1", "area('rollouts')", "1", "go to the rollouts"),
     Key("watch", "2", "area('trajectory')", "2", "go to the trajectory"),
     Key("watch", "3", "area('terminals')", "3", "go to the terminals"),
     Key("watch", "4", "area('files')", "4", "go to files and searches"),
@@ -97,7 +98,7 @@ KEYS = (
     Key("trajectory", "enter,space", "fold", "enter", "unfold or fold a step", "unfold"),
     Key("trajectory", "z", "fold_all", "z", "unfold or fold all"),
     Key("find", "v", "eye", "v", "the eye: exactly what the model was given", "eye"),
-    Key("hits", "n", "hit(1)", "n", "next hit", "next hit"),
+    Key("hits", "n", "hit(1)", "n", "next hit"),
     Key("hits", "N", "hit(-1)", "N", "hit before"),
     Key("hits", "l", "list", "l", "list all that was found, and go there"),
     Key("hits", "ampersand", "filter", "&", "show only the steps that were found, or all again"),
@@ -130,10 +131,10 @@ KEYS = (
     Key("judging", "K", "judge('keep')", "K", "keep this step, or those that are chosen", "keep"),
     Key("judging", "M", "judge('mask')", "M", "mask it: it will not be trained on", "mask"),
     Key("judging", "minus", "judge('undecided')", "-", "take people's verdict on it back"),
-    Key("judging", "V", "choose", "V", "choose a range: move, then K or M", "range"),
+    Key("judging", "V", "choose", "V", "choose a range: move, then K or M"),
     Key("judging", "escape", "unchoose", "esc", "choose no range"),
     Key("judging", "R", "reason", "R", "say why, for the verdict that stands"),
-    Key("judging", "Z,ctrl+z", "undo", "Z", "bring back what stood before your verdict", "undo"),
+    Key("judging", "Z,ctrl+z", "undo", "Z", "bring back what stood before your verdict"),
     Key("judging", "H", "history", "H", "all that was said of this step"),
     Key("marks", "m", "bookmark", "m", "bookmark this step for everybody; again: take it away",
         "bookmark"),
@@ -159,6 +160,21 @@ KEYS = (
     Key("home", "r", "steer('resume')", "r", "resume a rollout"),
     Key("home", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel a rollout (asks first)"),
     Key("home", "escape", "back", "esc", "end the filter, or go back to the open rollout", "back"),
+    Key("eye", "right,l,tab", "turn(1)", "→ l", "messages, rendered text, token ids, difference",
+        "text"),
+    Key("eye", "left,h,shift+tab", "turn(-1)", "← h", "the text before"),
+    Key("eye", "1", "show(0)", "1", "the messages"),
+    Key("eye", "2", "show(1)", "2", "the rendered text"),
+    Key("eye", "3", "show(2)", "3", "the token ids"),
+    Key("eye", "4,d", "show(3)", "4 d", "what differs from the step before", "differs"),
+    Key("eye", "right_square_bracket", "other(1)", "]", "the next step's request", "next step"),
+    Key("eye", "left_square_bracket", "other(-1)", "[", "the request of the step before"),
+    Key("eye", "slash", "ask", "/", "look for words in this request", "find"),
+    Key("eye", "n", "hit(1)", "n", "next line that holds them"),
+    Key("eye", "N", "hit(-1)", "N", "line before that holds them"),
+    Key("eye", "c", "cached", "c", "go to where the engine's cache ended", "cached"),
+    Key("eye", "enter", "choose", "enter", "show this step in the trajectory", "step"),
+    Key("eye", "escape,v,backspace", "back", "esc v", "close the eye", "close"),
     Key("since", "enter", "choose", "enter", "go to the step of a line", "step"),
     Key("since", "escape", "screen.since", "esc", "fold it", "fold"),
     Key("compare", "escape,backspace", "back", "esc", "back to home", "back"),
@@ -173,6 +189,9 @@ KEYS = (
     Key("terminals", "left,h", "terminal(-1)", "← h", "terminal before"),
     Key("queue", "d", "withdraw", "d", "withdraw guidance that is queued", "withdraw"),
     Key("queue", "E", "edit", "E", "edit guidance that is queued", "edit"),
+    Key("queue", "J,shift+down", "move(1)", "J", "have it heard later than the next that waits",
+        "later"),
+    Key("queue", "K,shift+up", "move(-1)", "K", "have it heard earlier", "earlier"),
     Key("queue", "enter", "choose", "enter", "go to the step that heard it", "step"),
     Key("lines", "j,down", "down", "j ↓", "line down"),
     Key("lines", "k,up", "up", "k ↑", "line up"),
@@ -190,6 +209,12 @@ KEYS = (
     Key("question", "y", "answer(True)", "y", "yes", "yes"),
     Key("question", "n,escape,q,enter", "answer(False)", "n", "no", "no"),
     Key("words", "escape", "leave", "esc", "leave it undone", "leave"),
+    Key("composer", "ctrl+n", "complete", "ctrl+n", "finish a file or a step by name; again: next",
+        "complete"),
+    Key("composer", "ctrl+t", "snippets", "ctrl+t", "say what is kept for again, or keep this",
+        "snippets"),
+    Key("composer", "alt+up", "older", "↑ alt+↑", "what you said before; ↑ where nothing is"),
+    Key("composer", "alt+down", "newer", "↓ alt+↓", "what you said after that, then your draft"),
     Key("composer", "escape", "leave", "esc", "back to the trajectory; the draft stays", "back"),
 )  # fmt: skip
 
@@ -205,6 +230,7 @@ CHAINS: tuple[tuple[Area, ...], ...] = (
     ("home", "app"),
     ("since", "watch", "app"),
     ("compare", "app"),
+    ("eye", "app"),
     ("composer",),
     ("question",),
     ("words",),
@@ -256,7 +282,7 @@ def hints(area: Area) -> list[tuple[str, str]]:
     alone = area in ("composer", "question", "words")
     here: tuple[Area, ...] = STEPS if area == "trajectory" else (area,)
     everywhere: tuple[Area, ...] = () if alone else ("watch", "app")
-    if area in ("home", "compare"):
+    if area in ("home", "compare", "eye"):
         everywhere = ("app",)
     return [(one.shown.split()[0], one.hint) for one in of(*here, *everywhere) if one.hint]
 
@@ -268,6 +294,9 @@ TITLES: tuple[tuple[Area, str], ...] = (
     ("watch", "Everywhere at a rollout but in the composer"),
     ("trajectory", "Trajectory"),
     ("find", "Finding in the trajectory"),
+    ("eye", "The eye"),
+    ("hits", "What a search has found"),
+    ("search", "While a search is written"),
     ("judging", "Judging steps"),
     ("marks", "Bookmarks and permalinks"),
     ("since", "Since you were here"),

@@ -43,6 +43,14 @@ class GoTo(Message):
         self.rollout = rollout
 
 
+class OpenEye(Message):
+    """Show exactly what the model was given at a step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+
 class AskLine(Message):
     """Have the person type one line, at the lower edge of the trajectory."""
 

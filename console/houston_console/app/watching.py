@@ -12,10 +12,11 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from houston_console.app.bars import TabBar
+from houston_console.app.eye.eye import Eye
 from houston_console.app.files.area import Files
 from houston_console.app.keys import Area, bindings
 from houston_console.app.link import Link
-from houston_console.app.messages import GoTo
+from houston_console.app.messages import GoTo, OpenEye
 from houston_console.app.people.claiming import Claiming
 from houston_console.app.rollouts.selector import RolloutList, Selector
 from houston_console.app.screen import HoustonScreen
@@ -364,7 +365,14 @@ class WatchScreen(HoustonScreen):
                 self.told(problem)
                 return
         await self.trajectory.transcript.go_to(message.step, open=True)
+        self.trajectory.transcript.reveal_match(message.step)
         self._go("trajectory")
+
+    async def on_open_eye(self, message: OpenEye) -> None:
+        """What the model was given at a step, on a screen of its own."""
+        if self.source is not None:
+            eye = Eye(self.state, self._home, self.source, message.step, self)
+            await self.app.push_screen(eye)
 
     # --- steering ---------------------------------------------------------------
 

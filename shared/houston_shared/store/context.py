@@ -84,6 +84,29 @@ def at(rollout: str, step: int, attempt: int | None = None) -> Plan[Request]:
     return Request(rollout, step, row.attempt, found, parent, head, said, ids, note)
 
 
+def said(rollout: str, step: int) -> Plan[list[Message]]:
+    """The messages of the request of a step, without its ids."""
+    one = yield from rollouts.rollout(rollout)
+    head = yield from rollouts.head(one)
+    return (yield from _messages(one, step, head))
+
+
+def cached_characters(request: Request, rendered: str) -> int | None:
+    """How much of `rendered` the engine had in its cache; None where that cannot be told.
+
+    rendered: the request's ids, decoded. A character that the last of the cached tokens only
+    begins is not counted.
+    """
+    cached = request.sample.cached_tokens
+    if cached is None or request.token_ids is None:
+        return None
+    text, _ = _decode(request.token_ids[:cached], request.head)
+    if text is None:
+        return None
+    pairs = enumerate(zip(text, rendered, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(text), len(rendered)))
+
+
 def complete(request: Request) -> ContextView:
     """The request with its ids decoded by the tokenizer that the head names."""
     rendered, note = None, request.note

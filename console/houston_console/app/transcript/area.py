@@ -1,6 +1,5 @@
 """The area in the centre: the transcript and the ways through it: search, numbers, flags, eye."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,12 +10,11 @@ from textual.widgets import Input
 from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import line, span
-from houston_console.app.eye.eye import Eye
 from houston_console.app.judging.area import Judging
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.marks.area import Marks
-from houston_console.app.messages import AskLine, Failed, GoTo, Told, say
+from houston_console.app.messages import AskLine, Failed, GoTo, OpenEye, Told, say
 from houston_console.app.rollouts.listing import LAST_KNOWN, ending, own_name
 from houston_console.app.search.area import Searching
 from houston_console.app.source import RolloutSource
@@ -25,7 +23,6 @@ from houston_console.app.transcript.places import Place
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
-from houston_shared.store import context
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout, resolve
 
@@ -151,15 +148,7 @@ class TrajectoryArea(Vertical):
         else:
             await self.transcript.go_to(step)
 
-    async def action_eye(self) -> None:
+    def action_eye(self) -> None:
         """Exactly what the model was given at the step with the cursor."""
-        step = max(1, self.transcript.cursor)
-        if self.source is None:
-            return
-        try:
-            request = await self._reader.run(context.at(self.source.rollout, step))
-            view = await asyncio.to_thread(context.complete, request)
-        except HoustonError as problem:
-            say(self, Failed(problem))
-        else:
-            await self.app.push_screen(Eye(view, step))
+        if self.source is not None:
+            say(self, OpenEye(max(1, self.transcript.cursor)))

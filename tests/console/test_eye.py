@@ -1,0 +1,182 @@
+"""The eye: what differs from the step before, what is no longer there, where the cache ended."""
+
+import json
+from typing import Any
+
+import pytest
+
+from houston_console.app.drawing.lines import Line, plain
+from houston_console.app.eye import cached
+from houston_console.app.eye import lines as eye_lines
+from houston_console.app.eye.cached import Place, Reach
+from houston_console.app.eye.eye import Eye
+from houston_console.app.eye.facts import facts
+from houston_console.app.eye.reading import Seen
+from houston_console.app.eye.text import found_in
+from houston_shared.command import main
+from houston_shared.records import Message
+from houston_shared.store import context, context_change
+from houston_shared.store.context import ContextView
+from houston_shared.store.reader import Reader
+from tests.console.conftest import SMALL, Sit
+from tests.console.homes import HomeBuilder
+
+WIDTH = 60
+
+
+def _said(*texts: str) -> list[Message]:
+    roles: Any = ("user", "assistant")
+    return [Message(role=roles[at % 2], content=text) for at, text in enumerate(texts)]
+
+
+CHANGES = {
+    "a step is added": ("a b", "a b c d", 2, [], ["c", "d"]),
+    "nothing changed": ("a b", "a b", 2, [], []),
+    "a fork": ("a b c d e f", "a S e f g h", 3, ["b", "c", "d"], ["S", "g", "h"]),
+    "the same words again": ("a x x", "a x x x", 3, [], ["x"]),
+    "the first of all": ("", "a b", 0, [], ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_two_requests_have_in_common(name: str) -> None:
+    before, after, kept, gone, new = CHANGES[name]
+    made = context_change.change(
+        [Message(role="user", content=one) for one in before.split()],
+        [Message(role="user", content=one) for one in after.split()],
+    )
+    assert made.kept == kept
+    assert [one.message.content for one in made.gone] == gone
+    assert [one.message.content for one in made.new] == new
+    assert all(after.split()[one.number - 1] == one.message.content for one in made.new)
+
+
+def test_texts_that_say_what_was_left_out_are_counted() -> None:
+    cut = "start\n[… 4100 characters cut: the observation was too long …]\nend"
+    said = _said(cut, cut, "[… is written by hand", "nothing")
+    assert [(one.number, one.words[:8]) for one in context_change.cuts(said)] == [(1, "[… 4100 ")]
+
+
+PLACES = {
+    "in the head": (3, Place(0, 3)),
+    "at its end": (5, Place(1, 0)),
+    "between": (8, Place(1, 0)),
+    "in the second": (14, Place(1, 3)),
+    "behind all": (99, Place(2, 0)),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_end_of_the_cache_is_found_in_the_messages(name: str) -> None:
+    characters, expected = PLACES[name]
+    assert cached.place("first<tags>second", _said("first", "second"), characters) == expected
+
+
+def _texts(lines: list[Line]) -> list[str]:
+    return [plain(one) for one in lines]
+
+
+def _seen(view: ContextView, step: int, **fields: Any) -> Seen:
+    values: dict[str, Any] = {"change": None, "summarised": [], "cuts": [], "reach": None}
+    return Seen(step, step, view, **{**values, **fields})
+
+
+def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "one\ntwo\nthree")
+        builder.begin("r", 2)
+    with Reader(builder.home) as reader:
+        view = context.context_at(reader, "r", 2)
+    upto = view.rendered.index("three") + 2
+    seen = _seen(view, 2, reach=Reach(7, 9, upto))
+    for make in (eye_lines.messages, eye_lines.rendered):
+        texts = _texts(make(seen, WIDTH)[0])
+        rule = next(at for at, one in enumerate(texts) if "7 of 9 tokens" in one)
+        assert texts[rule - 1].endswith("two"), make
+        assert texts[rule + 1].endswith("three"), make
+    ids = _texts(list(eye_lines.TokenIds(seen._replace(reach=Reach(12, 24, None)), WIDTH)))
+    assert [at for at, one in enumerate(ids) if "12 of 24" in one] == [2]  # six ids in a line
+
+
+def test_a_search_finds_words_that_go_on_in_the_next_line() -> None:
+    lines = eye_lines.prose("alpha beta\ngamma " + "x" * 70, 40)
+    assert found_in(lines, "BETA gamma") == [0]
+    assert found_in(lines, "gamma") == [1]
+    assert found_in(lines, "nobody") == []
+
+
+def _forked(builder: HomeBuilder) -> None:
+    with builder.bulk():
+        builder.start("r")
+        for number in range(1, 5):
+            builder.whole("r", number, f"thought {number}", texts=(f"output {number}",))
+        builder.fork_before("r", 5, 2, "SUMMARY")
+        builder.whole("r", 5, "thought 5", texts=("output 5",))
+        builder.begin("r", 6, "thought 6")
+
+
+async def test_from_step_to_step_without_leaving(builder: HomeBuilder, sit: Sit) -> None:
+    _forked(builder)
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("v")
+        await seat.until(lambda: "output 5" in seat.text("#eye-text"), "step 6")
+        assert "steps 1 to 2 are a summary since step 5" in seat.text("#eye-facts")
+        await seat.press("left_square_bracket", "d")
+        await seat.until(lambda: "no longer there: 4" in seat.text("#eye-text"), "the fork")
+        eye = seat.app.screen
+        assert isinstance(eye, Eye)
+        shown = [plain(one) for one in eye.text.lines]
+        assert any("thought 1" in one for one in shown)
+        assert any("SUMMARY" in one for one in shown)
+        await seat.press("left_square_bracket", "slash")
+        await seat.write("thought 3")
+        await seat.press("enter")
+        await seat.until(lambda: eye.text.hits, "found")
+        assert "thought 3" in seat.text("#eye-text")
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 4, "at the step that the eye showed")
+
+
+async def test_the_whole_request_is_copied(builder: HomeBuilder, sit: Sit) -> None:
+    _forked(builder)
+    async with sit(builder.home) as seat:
+        await seat.press("v", "2")
+        eye = seat.app.screen
+        assert isinstance(eye, Eye)
+        await seat.until(lambda: eye.text.whole[1], "read")
+        _, text = await eye.text.copied()
+        assert eye.view
+        assert text == eye.view.rendered
+
+
+def test_facts_say_what_was_left_out(builder: HomeBuilder) -> None:
+    _forked(builder)
+    with Reader(builder.home) as reader:
+        view = context.context_at(reader, "r", 6)
+        around = reader.run(context_change.around("r", 6))
+    cuts = context_change.cuts(_said("[… 12 characters cut: x …]"))
+    seen = _seen(view, 6, summarised=around.summarised, cuts=cuts,
+                 change=context_change.change(around.before or [], view.messages))  # fmt: skip
+    said = " ".join(_texts(facts(seen, 100)))
+    for part in (
+        "since step 5 +2 messages",
+        "steps 1 to 2",
+        "1 text says",
+        "message 1",
+        "policy@1",
+    ):
+        assert part in said
+
+
+def test_the_command_says_the_same(builder: HomeBuilder, capsys) -> None:  # type: ignore[no-untyped-def]
+    _forked(builder)
+    command = ["--home", str(builder.home.path), "context", "r@5", "--diff"]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["before"], found["kept"], len(found["gone"])) == (4, 4, 4)
+    assert found["summarised"] == [{"first": 1, "last": 2, "before": 5, "mechanical": False}]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "-   thought 1" in shown
+    assert "+   SUMMARY" in shown
