@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts.freeing import free
+from houston_daemon.hosts.ssh import left
 from houston_daemon.hosts.ssh.visit import Machines
 from houston_daemon.recorder.upkeep.cleaner import Order, Report
 from houston_daemon.service.tether import tie
@@ -23,9 +24,12 @@ async def carry_out(order: Order, home: str, machines: Machines) -> Report:
     """Free one rollout's part of its hosts. home: whose rollout it is."""
     found = [await free(Path(order.root), order.rollout, home, order.snapshots)]
     for there in order.elsewhere:
-        found.append(await machines.free(there, order.rollout, home, order.snapshots))
-    left = "; ".join(one.left for one in found if one.left)
-    return Report(order.rollout, sum(one.bytes for one in found), left)
+        freed = await machines.free(there, order.rollout, home, order.snapshots)
+        if not freed.left:  # nothing of it runs there, so nobody has to look for it
+            left.place(Path(order.root), order.rollout, there.host).unlink(missing_ok=True)
+        found.append(freed)
+    why = "; ".join(one.left for one in found if one.left)
+    return Report(order.rollout, sum(one.bytes for one in found), why)
 
 
 async def _main(home: str) -> None:
