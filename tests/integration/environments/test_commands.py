@@ -183,10 +183,21 @@ async def test_kill_ends_the_command_and_keeps_the_session(
 
 
 async def test_a_shell_that_ended_is_told_and_replaced(station: Station) -> None:
-    ended = await station("run_command", command="exit 4")
+    beat = "while sleep 0.05; do echo x >> beats; done"
+    leaves = f"nohup setsid bash -c '{beat}' >/dev/null 2>&1 & exit 4"
+    ended = await station("run_command", command=leaves)
     assert not ended.success
-    assert "shell" in ended.text
-    assert (await station("run_command", command="echo back")).success
+    assert "ends what the old one left running, so use another session_id" in ended.text
+    beats = station.workspace / "beats"
+    assert (await station("run_command", session_id="other", command="echo back")).success
+    heard = beats.stat().st_size if beats.exists() else 0
+    await asyncio.sleep(0.3)
+    assert beats.stat().st_size > heard, "a job goes on without the shell that started it"
+    back = await station("run_command", command="echo back")
+    assert back.success and "what it had left was ended" in back.text
+    heard = beats.stat().st_size
+    await asyncio.sleep(0.3)
+    assert beats.stat().st_size == heard
 
 
 async def test_a_wrong_call_is_an_observation(station: Station) -> None:

@@ -179,7 +179,7 @@ async def test_a_session_whose_tmux_was_killed_is_called_dead_and_replaced(
     assert "still runs" not in killed.text
     again = await station("run_command", command="pwd")
     assert again.success and "/workspace" in again.text
-    assert f"The session was {why}; this ran in a new shell." in again.text
+    assert f"The session was {why}; this ran in a new shell" in again.text
     assert "new shell" not in (await station("run_command", command="pwd")).text
 
 

@@ -23,6 +23,12 @@ _GLANCE_SECONDS = 0.3
 _ANSWER_SECONDS = 5.0
 """Most that an answer to a prompt is watched."""
 _QUIET_SECONDS = 0.5
+# Processes of a shell that has ended can neither be seen nor signalled from the next one.
+_ENDED = (
+    "The session's shell has ended; the next command opens a new one and ends what the old"
+    " one left running, so use another session_id to keep that."
+)
+_REOPENED = "The session was dead, {end}; this ran in a new shell, and what it had left was ended."
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,7 @@ class CommandActions:
             end = ""
         terminal = await self._host.terminal(name, create=True)
         self._known.note(await terminal.status())
-        return terminal, f"The session was dead, {end}; this ran in a new shell." if end else ""
+        return terminal, _REOPENED.format(end=end) if end else ""
 
     def _since(self, name: str, at: float) -> tuple[int, str]:
         since = self._known.since(name, at)
@@ -197,7 +203,7 @@ def _output(
 ) -> Output:
     failed = not status.busy and status.exit_code not in (0, None)
     error = f"exit code {status.exit_code}" if failed else ""
-    later = "" if status.alive else "The session's shell has ended; the next command opens a new."
+    later = "" if status.alive else _ENDED
     later = later or _unlogged(status)
     return Output(
         success=not failed and status.alive,
