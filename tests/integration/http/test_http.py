@@ -229,6 +229,10 @@ ODD = {
         "b'{\"text\": \"x\", \"fields\": {\"n\": ' + b'9' * 30 + b'}}'", "not what it should be",
     ),
     "much": ("b'{\"text\": \"' + b'x' * 9_000_000 + b'\"}'", "longer than 7 MB"),
+    "many long fields": (
+        "b'{\"text\": \"x\", \"fields\": {' + b', '.join(b'\"k%d\": \"%s\"' % (n, b'v' * 900)"
+        " for n in range(5_000)) + b'}}'", "x",
+    ),
     "a long text": ("b'{\"text\": \"' + b'x y' * 90_000 + b'\"}'", "are not shown"),
 }  # fmt: skip
 
@@ -244,6 +248,7 @@ async def test_odd_answers_are_observations(world: World) -> None:
     for number, (name, (_, words)) in enumerate(ODD.items(), 1):
         result = await act(one, "count", number, number=1)
         assert words in result.text and len(result.text) < 32_000, (name, result.text[:300])
+        assert len(str(result.fields)) < 60_000, name
 
 
 @pytest.mark.parametrize("where", ["http://xn--/", "javascript:0", "http://[::1"])

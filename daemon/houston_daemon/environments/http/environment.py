@@ -6,7 +6,8 @@ it is paused for a person, in a step it is an observation.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from houston_daemon.environments import door
 from houston_daemon.environments.foreign.tools import ForeignTools
@@ -25,6 +26,8 @@ from houston_shared.secret_values import redact
 from houston_shared.task import Task
 
 log = logging.getLogger(__name__)
+_FIELDS, _NAME, _TEXT = 50, 60, 500
+"""Most fields of a step; most characters of a name, and of a text."""
 SCORE = "eval"
 """What the loop calls at the end of a rollout that has no score; no tool of the agent."""
 
@@ -118,7 +121,7 @@ class HttpEnvironment:
             success=answer.success,
             text=answer.text,
             finished=answer.done,
-            more=dict(answer.fields),
+            more=_bounded(answer.fields),
         )
 
     async def _score(self, standing: Standing) -> Observation:
@@ -132,6 +135,14 @@ class HttpEnvironment:
         tool = self._tools.find(call.name)
         assert tool is not None
         return Taken(call.id, tool.name, self._tools.arguments(call))
+
+
+def _bounded(fields: Mapping[str, bool | int | float | str]) -> dict[str, bool | int | float | str]:
+    """As many fields, and as long ones, as an evaluator's metrics: each step keeps them."""
+    return {
+        name[:_NAME]: value[:_TEXT] if isinstance(value, str) else value
+        for name, value in islice(fields.items(), _FIELDS)
+    }
 
 
 def _words(problem: Exception) -> str:
