@@ -103,6 +103,7 @@ ARGUMENTS = {
     "nothing": ("", {}, ""),
     "cut off": ('{"command": "l', {}, "no JSON"),
     "a list": ("[1]", {}, "no JSON object"),
+    "nested without end": ("[" * 100_000, {}, "no JSON"),
 }
 
 

@@ -209,7 +209,7 @@ def _calls(partial: _Partial, step: int) -> Sequence[Call]:
 def _call(id: str, name: str, text: str) -> Call:
     try:
         arguments = json.loads(text or "{}")
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         return Call(id=id, name=name, arguments={}, error=f"The arguments are no JSON: {problem}.")
     if not isinstance(arguments, dict):
         return Call(id=id, name=name, arguments={}, error="The arguments are no JSON object.")

@@ -150,6 +150,15 @@ def test_what_does_not_fit_is_named(schema: dict[str, Any], value: Any, words: s
     assert re.search(words, trouble(value, schema, "x"))
 
 
+def test_arguments_nested_without_end_are_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    tools = ForeignTools(Catalog({}), [Offered("s", "t", "d", {})], ())
+    call = tools.check(Call(id="1.0", name="t", arguments={"x": deep}))
+    assert "nested too deeply" in call.error
+
+
 def test_json_text_is_decoded_wherever_it_stands() -> None:
     schema = {"type": "object", "properties": {
         "a": JSON_TEXT, "b": {"type": "array", "maxItems": 9, "items": JSON_TEXT},

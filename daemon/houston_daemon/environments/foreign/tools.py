@@ -125,4 +125,6 @@ def _text(arguments: Any) -> str:
         json.dumps(arguments, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return "the arguments hold half a surrogate pair, which is no character"
+    except RecursionError:
+        return "the arguments are nested too deeply"
     return ""
