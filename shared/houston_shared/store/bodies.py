@@ -154,6 +154,8 @@ class GuidanceQueued(Record, frozen=True):
     author: str
     text: str
     mode: GuidanceMode
+    words: int = 0
+    """Of the text (`word_count`), so that what was erased still counts; 0 where nobody counted."""
     uid: int | None = None
     verified: bool = True
     pid: int = 0
@@ -167,6 +169,8 @@ class GuidanceEdited(Record, frozen=True):
     revision: int
     text: str
     by: str
+    words: int = 0
+    """As in `GuidanceQueued`."""
     uid: int | None = None
     verified: bool = True
     pid: int = 0

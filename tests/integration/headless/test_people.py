@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from houston_daemon.recorder.upkeep import remainder
 from houston_shared import wire
 from houston_shared.command import main
 from houston_shared.records import FileChange
@@ -215,6 +217,11 @@ def test_what_attention_cost_is_counted_and_compared(desk: Desk, houston: Shell)
     assert (line["name"], line["words"], line["messages"], line["visits"]) == ("ben", 4, 1, 1)
     assert 0 < line["active_seconds"] <= line["looked_seconds"] < 20
     assert houston.json("rollout", "people") == [line], "nobody was at the other"
+    ((seq,),) = desk.station.query("SELECT seq FROM events WHERE kind = 'guidance'")
+    blank = remainder.blank("guidance", desk.station.query(
+        "SELECT body FROM events WHERE seq = ?", seq)[0][0])  # fmt: skip
+    assert blank is not None
+    assert msgspec.msgpack.decode(blank)["words"] == 4, "what an archive leaves still counts"
     assert "ben (unverified)" in houston("rollout", "people", one.rollout)
     for worker, score in ((one, 40.0), (two, 55.0)):
         step = 3 if worker is one else 4

@@ -21,6 +21,7 @@ from houston_shared.store.bodies import (
     GuidanceWithdrawn,
 )
 from houston_shared.wire import Bookmark, Done, EditGuidance, Guide, Present, Withdraw
+from houston_shared.word_count import words
 
 TEXT_LIMIT = 32 * 1024
 """Bytes of the longest guidance or note."""
@@ -47,6 +48,7 @@ def guide(store: Store, message: Guide, author: Author) -> Done:
         author=author.name,
         text=text,
         mode=message.mode,
+        words=words(text),
         **author.fields,
     )
     return _done(store, store.journal.append(Key(row.id), "guidance", body), message.id)
@@ -82,6 +84,7 @@ def edit(store: Store, message: EditGuidance, author: Author) -> Done:
         revision=message.revision + 1,
         text=text,
         by=author.name,
+        words=words(text),
         **author.fields,
     )
     return _done(store, store.journal.append(Key(found.rollout), "edit", body), found.id)

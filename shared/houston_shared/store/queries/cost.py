@@ -31,6 +31,12 @@ class Spent(msgspec.Struct, frozen=True):
 
 class _Said(msgspec.Struct, frozen=True):
     text: str
+    words: int = 0
+
+    @property
+    def count(self) -> int:
+        """Words, also of a text that was erased since."""
+        return self.words or (0 if self.text == journal.ERASED else words(self.text))
 
 
 def of(rollouts: Sequence[str]) -> Plan[dict[str, list[Spent]]]:
@@ -69,5 +75,5 @@ def _spoken(rollouts: list[str], found: dict[str, dict[tuple[str, bool], Spent]]
         key = author, bool(verified)
         had = found[rollout].get(key) or Spent(*key)
         found[rollout][key] = msgspec.structs.replace(
-            had, messages=had.messages + 1, words=had.words + words(said.text)
+            had, messages=had.messages + 1, words=had.words + said.count
         )
