@@ -87,6 +87,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 def _wanted(arguments: argparse.Namespace, reader: Reader) -> Wanted:
     names = [name for name in (arguments.rollout, *arguments.more) if name]
     ids = dict.fromkeys(reader.run(rollouts.resolve(name)) for name in names)
+    if arguments.task and not reader.run(rollouts.all_rollouts(arguments.task)):
+        out.note(f"No rollout of a task {arguments.task!r} was started yet.")
     kinds = tuple(dict.fromkeys(arguments.kind or entry.TOLD))
     return Wanted(tuple(ids), arguments.task, kinds, arguments.errors)
 
