@@ -66,6 +66,15 @@ def build(path: Path) -> HomeBuilder:
         builder.state("r-a004", "failed", "worker", "engine lost")
         for number in range(1, 61):
             _step(builder, "r-7f3a", number)
+        builder.judged("r-7f3a", 46, 49, "mask", "Misspelt name, tried four times.", by="ada")
+        builder.judged("r-7f3a", 57, 57, "keep", "Reads the evaluator first.", by="ada")
+        reason = "The same call as in step 51, with the same result."
+        builder.judged("r-7f3a", 52, 52, "mask", reason, by="judge", source="judge")
+        why = "An edit without a look at the file in the step before."
+        builder.judged("r-7f3a", 51, 51, "mask", why, by="blind_edit", source="rule")
+        builder.judged("r-7f3a", 51, 51, "keep", "It had just written that file.", by="ada")
+        builder.marked("r-7f3a", 43, "ben")
+        builder.marked("r-7f3a", 50, "ada", "First score above 50: what changed is the regex.")
         builder.say("r-7f3a", "g3", "Back up what scored best before you try the next idea.")
         thought = "The check goes on; I will wait for it with sleep."
         builder.begin("r-7f3a", 61, thought, (("sleep", {"seconds": 600}),))

@@ -148,6 +148,11 @@ async def test_bookmarks_and_notes_are_for_everybody_and_are_listed(
         await seat.press("enter")
         assert seat.transcript.cursor == 2
         await seat.until(lambda: "│ here it turned" in seat.text(), "the note, in the step")
+        await seat.press("Y")
+        link = f"{worker.rollout}@2"
+        await seat.until(lambda: seat.app.clipboard == link, "the permalink")
+        await seat.press("Y")
+        await seat.until(lambda: seat.app.clipboard == f"houston steps {link} --full", "command")
         await seat.press("j", "b")
         assert seat.transcript.cursor == 3
         await seat.press("m")

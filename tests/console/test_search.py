@@ -49,7 +49,7 @@ def test_steps_are_counted_once_in_order_and_walked_round_the_ends() -> None:
     assert (found.near(5), found.step(5, 1)) == (None, None)
     for steps in ((40, 39), (7, 7), (40, 12)):
         found.take(Progress(tuple(_hit(step) for step in steps)))
-    assert (found.steps, found.count) == ([7, 12, 39, 40], 6)
+    assert (found.steps, found.count, found.total) == ([7, 12, 39, 40], 6, "4… steps")
     assert found.tally(13) == "2/4…"
     assert [found.near(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
     assert [found.step(40, 1), found.step(12, 1), found.step(7, -1)] == [7, 39, 40]
@@ -73,7 +73,7 @@ def test_a_place_shows_its_match_at_any_width(width: int) -> None:
     hit = Hit(
         "a-very-long-rollout-name-4f2a", 12_345, "web_search", long + "命中 " + long, 180, 182
     )
-    shown = hit_line(hit, width)
+    shown = hit_line(hit, width, 40)
     assert "命中" in plain(shown)
     assert width_of(shown) <= width + 60  # the list cuts it; before the match there is room
 
@@ -154,6 +154,7 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
         assert "only these" in seat.frame("#trajectory")
         shown = [row.split()[1] for row in seat.lines() if row.startswith(("▸", "▾"))]
         assert shown == ["40", "41", "120", "200", "280"]
+        assert "second: needle in output" in seat.lines()[0]  # the words around what was found
         await seat.press("k", "k")
         assert seat.transcript.cursor in (120, 200)
         await seat.press("escape", "escape")
@@ -181,7 +182,7 @@ async def test_the_count_is_there_before_enter_and_esc_leaves(
     async with sit(builder.home, "r", SMALL) as seat:
         before = seat.transcript.cursor
         await seat.press("slash", *"needle")
-        await seat.until(lambda: "5/5" in seat.bar("#search-toggles"), "a live count")
+        await seat.until(lambda: "5 steps" in seat.bar("#search-toggles"), "a live count")
         await seat.press("ctrl+r", "ctrl+r")
         await seat.until(lambda: "‹words›" in seat.bar("#search-toggles"), "another mode")
         assert seat.transcript.cursor == before

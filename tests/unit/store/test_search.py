@@ -210,6 +210,19 @@ def test_the_newest_come_first(written: WrittenHome, reader: Reader) -> None:
         assert steps == list(range(130, 0, -1)), mode
 
 
+def test_what_the_index_guesses_comes_first_and_counts_once(
+    written: WrittenHome, reader: Reader
+) -> None:
+    written.rollout("r1")
+    for number in range(1, 131):
+        written.step("r1", number, sample("two needles" if number == 4 else "one pinneedle"))
+    index(written, written.seq)
+    query = Query("needle", "literal", "rollout", rollout="r1")
+    hits = [hit for one in search(reader, query, soon=True) for hit in one.hits]
+    assert hits[0].step == 4  # the others have it within a word
+    assert sorted(hit.step for hit in hits) == list(range(1, 131))
+
+
 def test_the_shared_past_of_a_branch_is_part_of_it(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     for number in range(1, 9):

@@ -40,4 +40,5 @@ def mark_line(one: Mark, width: int) -> Line:
         span(f"{fit(one.author, 10)} ", "tool"),
         span(" ".join(one.text.split())),
     )
-    return spread(left, line(span(f"  {local(one.at)} ", "faint")), width)
+    when = local(one.at)[5:16]  # month, day, hour, minute
+    return spread(left, line(span(f"  {when} ", "faint")), width)

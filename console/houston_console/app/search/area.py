@@ -107,7 +107,7 @@ class Searching(Vertical):
             found.take(Progress(done=True))
             say(self, Failed(HoustonError(*heard.problem)))
         else:
-            found.take(heard.progress)
+            found.take(heard.progress, heard.more)
         self._show(found)
 
     def _show(self, found: Found) -> None:
@@ -116,8 +116,8 @@ class Searching(Vertical):
             transcript.hits = found.steps
         if found.hits and found.query.mode == "regex" and transcript.spots is None:
             self._mark(found)
-        self.prompt.count(line(span(f"{found.tally(transcript.cursor)} ", "warning")))
-        if transcript.folds.filtered and found.in_place:
+        self.prompt.count(line(span(f"{found.total} ", "warning")))
+        if transcript.folds.filtered and found.in_place and found.done:
             transcript.filter(found.steps)
         say(transcript, Transcript.Moved())
         if isinstance(self.app.screen, Results):
@@ -128,7 +128,7 @@ class Searching(Vertical):
     def _mark(self, found: Found) -> None:
         """Show where it is; a pattern only after the process has survived it."""
         spots = _spots(found.query) if found.query.mode != "regex" or found.hits else None
-        self._transcript.mark(spots, found.query.text, found.tally)
+        self._transcript.mark(spots, found.query.text, found.tally, found.said)
         if found.in_place:
             self._transcript.hits = found.steps
 
@@ -171,7 +171,7 @@ class Searching(Vertical):
 
     def _forget(self) -> None:
         self.found = None
-        self._transcript.mark(None, "", None)
+        self._transcript.mark(None, "", None, None)
         if self._transcript.folds.filtered:
             self._transcript.filter(None)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -10,7 +11,7 @@ from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span
 from houston_console.app.search.asked import NAMES
-from houston_console.app.search.found import LISTED, Found, hit_line
+from houston_console.app.search.found import LISTED, Found, hit_line, place
 from houston_shared.store.finding.looking import Hit
 
 
@@ -20,6 +21,7 @@ class Places(LineView):
     def __init__(self, found: Found, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.found = found
+        self._counted, self._cells = 0, 0
 
     def line_count(self) -> int:
         """As many as are kept."""
@@ -27,7 +29,14 @@ class Places(LineView):
 
     def line_at(self, number: int) -> Line:
         """One of them."""
-        return hit_line(self.found.hits[number], self.room)
+        return hit_line(self.found.hits[number], self.room, self._longest())
+
+    def _longest(self) -> int:
+        """Cells of the longest place, counted as more are found."""
+        new = self.found.hits[self._counted :]
+        self._counted += len(new)
+        self._cells = max([self._cells, *(cell_len(place(hit)) for hit in new)])
+        return self._cells
 
 
 class Results(ModalScreen[Hit | None]):

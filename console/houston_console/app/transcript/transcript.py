@@ -155,7 +155,8 @@ class Transcript(TranscriptView):
         parts = [span(f"step {self.cursor} of {self.steps}", "dim")]
         if self._anchor:
             first, last = sorted((self._anchor, self.cursor))
-            parts.append(span(f"   ▌ {first}–{last} chosen", "title"))
+            ends = f"{first}–{last}" if last > first else f"{first}"
+            parts.append(span(f"   ▌ {ends} chosen", "title"))
         if self.words:
             count = self.tally(self.cursor) if self.tally else ""
             only = "  only these" if self.folds.filtered else ""

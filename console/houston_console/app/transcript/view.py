@@ -55,6 +55,8 @@ class TranscriptView(LineView):
         self.spots: Callable[[str], list[tuple[int, int]]] | None = None
         """Where in a line something was found."""
         self.tally: Callable[[int], str] | None = None
+        self.said: Callable[[int], str] | None = None
+        """By step, the words around what was found in it."""
         self.hits: list[int] = []
         self._seen = 0
         self._width = 0
@@ -166,6 +168,8 @@ class TranscriptView(LineView):
         found = self.pages.row(row)
         if found is None or offset:
             return rows.loading(row, self.room) if not offset else ()
+        if self.folds.filtered and self.said:
+            found = found._replace(thought=self.said(row) or found.thought)
         parts = rows.folded(found, self.room, self.folds.is_open(row))
         return rows.as_chosen(parts) if self.chosen(row) else parts
 
@@ -231,10 +235,12 @@ class TranscriptView(LineView):
         spots: Callable[[str], list[tuple[int, int]]] | None,
         words: str,
         tally: Callable[[int], str] | None,
+        said: Callable[[int], str] | None,
     ) -> None:
-        """Show what is searched: where it is in a line, how it was written, and from the cursor's
-        step how much was found. Nothing was found yet."""
-        self.spots, self.words, self.tally, self.hits = spots, words, tally, []
+        """Show what is searched: where it is in a line, how it was written, from the cursor's step
+        how much was found, and the words around it. Nothing was found yet."""
+        self.spots, self.words, self.hits = spots, words, []
+        self.tally, self.said = tally, said
         self._strips.clear()
         self.refresh()
         say(self, self.Moved())

@@ -53,8 +53,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What could not be looked at; with the last one."""
 
 
-def search(reader: Reader, query: Query) -> Iterator[Progress]:
-    """Look for it, the newest first; the last one says `done`. Raises HoustonError."""
+def search(reader: Reader, query: Query, soon: bool = False) -> Iterator[Progress]:
+    """Look for it, the newest first; the last one says `done`. Raises HoustonError.
+
+    soon: begin with what the index guesses, whatever the order: for a screen that sorts.
+    """
     matcher = Matcher(query)
     if matcher.empty:
         yield Progress(done=True)
@@ -65,6 +68,8 @@ def search(reader: Reader, query: Query) -> Iterator[Progress]:
         found = terminals.lines(reader, matcher, notes)
         yield from counted.lines(found)
     else:
+        if soon:
+            yield from counted.guesses(_named(reader, matcher, reader.run(pages.guessed(matcher))))
         for texts in _pages(reader, matcher):
             yield from counted.texts(texts)
     if counted.slow:
@@ -128,12 +133,22 @@ class _Counted:
         self._matcher = matcher
         self.looked = 0
         self.slow = 0
+        self._known: set[int] = set()
+
+    def guesses(self, found: Iterable[Sequence[Text]]) -> Iterator[Progress]:
+        """What is in texts that are looked at again later, where they do not count twice."""
+        known: set[int] = set()
+        for texts in found:
+            for progress in self.texts(texts):
+                known.update(hit.seq for hit in progress.hits)
+                yield progress
+        self._known = known
 
     def texts(self, found: Iterable[Text]) -> Iterator[Progress]:
         """What is in these texts, said at least every `SAY_SECONDS`."""
         hits: list[Hit] = []
         said = time.monotonic()
-        for one in found:
+        for one in (text for text in found if text.event.seq not in self._known):
             self.looked += 1
             place = self._place(one.text)
             if place:

@@ -1,5 +1,6 @@
 """Events in which something may be found, newest first, a page in one short read."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,13 @@ from houston_shared.store.opening import NoSearchIndex
 from houston_shared.store.plan import END, Ask, Plan, columns, from_rows
 from houston_shared.store.queries import lineage
 from houston_shared.store.queries.lineage import Stretch
+from houston_shared.store.search_query import Term
 from houston_shared.store.searchable import tag
 
 PAGE = 400
 """Events read in one transaction."""
+GUESSES = 1_000
+"""Events that the index names before the journal is looked through."""
 FEW = 50
 """Of the first page: something is to be seen soon."""
 _CHUNK = 500
@@ -68,6 +72,28 @@ def indexed(matcher: Matcher) -> Plan[tuple[list[int], int]]:
         return [], 0
     upto = int(seen[0][0]) if seen else 0
     return [row[0] for row in rows if row[0] <= upto], upto
+
+
+def guessed(matcher: Matcher) -> Plan[list[int]]:
+    """Events of a rollout that likely hold a text as it stands, by the index: the newest first.
+
+    None where the index cannot help. What is in the middle of a word only the journal tells.
+    """
+    query, words = matcher.query, re.findall(r"[^\W_]+", matcher.text)
+    terms = [Term(" ".join(words), True)]
+    ready = (query.mode, query.what, query.where) == ("literal", "steps", "rollout")
+    if not ready or not words or not search_query.indexable(terms):
+        return []
+    expression = search_query.expression(terms, tag(query.rollout))
+    try:
+        rows = yield Ask(
+            "SELECT rowid FROM entries WHERE entries MATCH ? ORDER BY rowid DESC LIMIT ?",
+            (expression, GUESSES),
+            where="search",
+        )
+    except NoSearchIndex:
+        return []
+    return [row[0] for row in rows]
 
 
 def named(matcher: Matcher, seqs: Sequence[int], rollout: str) -> Plan[list[Text]]:

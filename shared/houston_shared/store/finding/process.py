@@ -9,19 +9,25 @@ import queue
 import resource
 import sys
 import threading
+import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store.finding.looking import Progress, search
+from houston_shared.store.finding.looking import Hit, Progress, search
 from houston_shared.store.finding.query import Query
 from houston_shared.store.reader import Reader
 
 MEMORY = 2 << 30
 """Bytes of address space: a pattern that needs more is refused, not the machine."""
+
+
+SAY_SECONDS = 0.1
+"""What is found gathers this long before it is said: a screen shows no more."""
+WORDS = 5_000
+"""Hits that are said with their words; of the others only the steps."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -36,6 +42,8 @@ class Found(msgspec.Struct, frozen=True, omit_defaults=True):
 
     number: int
     progress: Progress = Progress()
+    more: tuple[int, ...] = ()
+    """Steps of hits that were left out because there are so many: one for each, 0 for none."""
     problem: tuple[str, str, str] = ("", "", "")
     """Cause, effect, next; empty when all is well."""
 
@@ -76,13 +84,34 @@ def main() -> None:
                 _run(reader, job, jobs)
 
 
-def _run(reader: Any, job: Job, jobs: _Jobs) -> None:
+class _Gathered:
+    """What one job has found and not said yet."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._hits: list[Hit] = []
+        self._words = WORDS
+        self._said = 0.0
+
+    def take(self, progress: Progress) -> None:
+        """Say it when it is time: the first hits at once."""
+        self._hits += progress.hits
+        now = time.monotonic()
+        if progress.done or (self._hits and now - self._said > SAY_SECONDS):
+            hits, rest = self._hits[: self._words], self._hits[self._words :]
+            self._words -= len(hits)
+            told = msgspec.structs.replace(progress, hits=tuple(hits))
+            _say(Found(self._number, told, tuple(one.step for one in rest)))
+            self._hits, self._said = [], now
+
+
+def _run(reader: Reader, job: Job, jobs: _Jobs) -> None:
+    gathered = _Gathered(job.number)
     try:
-        for progress in search(reader, job.query):
+        for progress in search(reader, job.query, soon=True):
             if jobs.newest != job.number:
                 return
-            if progress.hits or progress.done:
-                _say(Found(job.number, progress))
+            gathered.take(progress)
     except HoustonError as problem:
         _say(Found(job.number, problem=(problem.cause, problem.effect, problem.next)))
     except MemoryError:
