@@ -63,6 +63,11 @@ PASSING = {
     "the connection drops in mid-stream": [[delta(content="Do"), "drop"], FINE],
     "the stream ends without an end": [[delta(content="Do")], FINE],
     "an error within the stream": [[{"error": {"message": "busy", "code": 503}}], FINE],
+    "one with a word for a code": [[{"error": {"message": "busy", "code": "overloaded"}}], FINE],
+    "one that is a sentence": [[{"error": "busy"}], FINE],
+    "a line that is no object": [[7], FINE],
+    "choices that are none": [[{"choices": [7]}], FINE],
+    "a text that is none": [[delta("stop", content=[7])], FINE],
 }
 
 
@@ -73,6 +78,12 @@ async def test_what_passes_is_tried_again(server: ChatServer, case: str) -> None
     assert (got.text, got.finish_reason) == ("Done.", "stop")
     assert len(server.asked) == len(PASSING[case])
     assert server.asked[0] == server.asked[-1]
+
+
+async def test_half_a_character_is_no_reason_to_end(server: ChatServer) -> None:
+    """Two halves in two events are one character; one alone is none that could be stored."""
+    server.answers = [[delta(content="a\ud83e"), delta(content="\udd8a b\ud800"), delta("stop")]]
+    assert (await sampled(engine(server))).text == "a\U0001f98a b\ufffd"
 
 
 async def test_what_does_not_pass_is_unavailable_after_bounded_tries(server: ChatServer) -> None:

@@ -105,7 +105,7 @@ class ChatEngine:
             return await finished_before(stop, self._stream(body, partial))
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
-        text, thought = "".join(partial.text), "".join(partial.reasoning)
+        text, thought = _joined(partial.text), _joined(partial.reasoning)
         native = self._tools_mode == "native"
         reason: FinishReason = "interrupted"
         if ended:
@@ -130,7 +130,10 @@ class ChatEngine:
         async with self._http.stream("POST", "/chat/completions", json=body) as response:
             await check(response)
             async for event in events(response):
-                _take(event, partial)
+                try:
+                    _take(event, partial)
+                except (AttributeError, TypeError, ValueError) as problem:
+                    raise Transient(f"it sent an event of another form: {problem}") from problem
         if not partial.finish:
             raise Transient("the stream ended before the sample")
 
@@ -176,14 +179,25 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
 
 
+def _text(value: Any) -> str:
+    if value and not isinstance(value, str):
+        raise TypeError(f"a text is a {type(value).__name__}")
+    return value or ""
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """The text of its parts: a character may be cut in two between them, as JSON spells it."""
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _take(event: Mapping[str, Any], partial: _Partial) -> None:
     if usage := event.get("usage"):
         details = usage.get("prompt_tokens_details") or {}
         partial.cached = details.get("cached_tokens", partial.cached)
     for choice in event.get("choices", ()):
         delta = choice.get("delta") or {}
-        partial.text.append(delta.get("content") or "")
-        partial.reasoning.append(delta.get("reasoning_content") or delta.get("reasoning") or "")
+        partial.text.append(_text(delta.get("content")))
+        partial.reasoning.append(_text(delta.get("reasoning_content") or delta.get("reasoning")))
         for part in delta.get("tool_calls") or ():
             _extend(partial.calls, part)
         partial.finish = choice.get("finish_reason") or partial.finish
@@ -193,7 +207,7 @@ def _extend(calls: dict[int, list[str]], part: Mapping[str, Any]) -> None:
     """Join one piece of a call: its name comes once, its arguments in pieces."""
     function = part.get("function") or {}
     call = calls.setdefault(int(part.get("index") or 0), ["", "", ""])
-    call[0] = part.get("id") or call[0]
+    call[0] = str(part.get("id") or call[0])
     call[1] = function.get("name") or call[1]
     call[2] += function.get("arguments") or ""
 

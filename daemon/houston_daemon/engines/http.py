@@ -135,10 +135,12 @@ async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
             return
         try:
             event = json.loads(data)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise Transient(f"it sent a line that is no JSON: {data[:80]!r}") from problem
+        if not isinstance(event, dict):
+            raise Transient(f"it sent a line that is no JSON object: {data[:80]!r}")
         if error := event.get("error"):
-            raise failure(int(error.get("code") or 500), str(error.get("message", error)))
+            raise _in_stream(error)
         yield event
 
 
@@ -166,11 +168,19 @@ def _after(response: httpx.Response) -> float | None:
         return None
 
 
+def _in_stream(error: Any) -> Exception:
+    """The failure that a server tells of in the middle of its answer, in a form of its own."""
+    told = error if isinstance(error, dict) else {}
+    code = told.get("code")
+    status = code if isinstance(code, int) else int(code) if str(code).isdecimal() else 0
+    return failure(status or 500, str(told.get("message", error))[:600])
+
+
 def _message(body: str) -> str:
     """The sentence in an error body: vLLM, OpenAI and plain text differ."""
     try:
         data = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body.strip()[:300] or "no reason given"
     error = data.get("error", data) if isinstance(data, dict) else data
     message = error.get("message", error) if isinstance(error, dict) else error
