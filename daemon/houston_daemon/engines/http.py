@@ -171,9 +171,11 @@ def _after(response: httpx.Response) -> float | None:
 def _in_stream(error: Any) -> Exception:
     """The failure that a server tells of in the middle of its answer, in a form of its own."""
     told = error if isinstance(error, dict) else {}
-    code = told.get("code")
-    status = code if isinstance(code, int) else int(code) if str(code).isdecimal() else 0
-    return failure(status or 500, str(told.get("message", error))[:600])
+    code = str(told.get("code"))
+    return failure(
+        int(code) if code.isdecimal() and len(code) == 3 else 500,
+        str(told.get("message", error))[:600],
+    )
 
 
 def _message(body: str) -> str:
