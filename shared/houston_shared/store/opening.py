@@ -25,6 +25,8 @@ class Opened(NamedTuple):
     """Whether SQLite was told that the file does not change; to be reopened once a `-wal` is."""
     older: bool = False
     """Whether the home had an older schema; to be reopened once it is migrated."""
+    inode: int = 0
+    """Which file it was; to be reopened once another has its name."""
 
 
 class NoSearchIndex(Exception):
@@ -40,6 +42,7 @@ def open_journal(home: Home) -> Opened:
             "There is nothing to read yet.",
             "houston daemon start, or name the right folder with --home",
         )
+    inode = path.stat().st_ino  # before it is opened: one that is replaced meanwhile is noticed
     opened = _open(path)
     try:
         _check(opened.connection, home)
@@ -49,7 +52,15 @@ def open_journal(home: Home) -> Opened:
     except HoustonError:
         opened.connection.close()
         raise
-    return opened._replace(older=version < schema.VERSION)
+    return opened._replace(older=version < schema.VERSION, inode=inode)
+
+
+def replaced(home: Home, opened: Opened) -> bool:
+    """Whether another file has the database's name since: a repair, or a backup in its place."""
+    try:
+        return home.database.stat().st_ino != opened.inode
+    except OSError:
+        return False  # between two files, or gone: what is open is still read
 
 
 def migrated(opened: Opened) -> bool:

@@ -124,10 +124,10 @@ class Reader:
 
 
 def stale(home: Home, opened: opening.Opened) -> bool:
-    """Whether a file opened as unchanging may change again, or has been migrated: the daemon is
-    back."""
+    """Whether what was opened is no longer the home: a file opened as unchanging may change again,
+    has been migrated (the daemon is back), or was replaced by a repair."""
     changes = opened.immutable and opening.has_wal(home.database)
-    return changes or opening.migrated(opened)
+    return changes or opening.migrated(opened) or opening.replaced(home, opened)
 
 
 def check(home: Home, expiry: Expiry) -> None:

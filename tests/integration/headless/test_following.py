@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 
+from houston_daemon.recorder.upkeep.repair import repair
 from houston_shared import wire
 from tests.integration.headless.conftest import Command, Desk
+from tests.support.full_home import change
 from tests.support.recorder_client import Station
 
 
@@ -69,6 +71,28 @@ def test_following_survives_a_daemon_that_stops_and_comes_back(desk: Desk) -> No
     steps.until(4)
     tail.until(4)
     assert numbers(steps) == numbers(tail) == [1, 2, 3, 4]
+
+
+def test_following_goes_on_in_the_file_that_a_repair_made(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.step(1)
+    worker.step(2)
+    rollout = worker.rollout
+    tail = desk.begin("tail", rollout, "-f", "--json", "--kind", "observation")
+    tail.until(2)
+    desk.station.stop()
+    home = desk.station.home
+    change(home, "UPDATE events SET body = x'00' WHERE kind = 'head' OR kind = 'daemon'")
+    assert repair(home).changed
+    desk.station.restart()
+    person = desk.station.person()
+    assert isinstance(person.ask(wire.Steer(rollout=rollout, action="resume")), wire.Done)
+    worker = desk.station.worker(rollout)
+    for step in range(worker.welcome.next_step, 5):  # type: ignore[attr-defined]
+        worker.step(step)
+    seqs = desk.station.query("SELECT seq FROM events WHERE kind = 'observation' ORDER BY seq")
+    desk.until(lambda: json.loads(tail.lines()[-1])["seq"] == seqs[-1][0])
+    assert {json.loads(line)["seq"] for line in tail.lines()} >= {seq for (seq,) in seqs}
 
 
 def test_many_events_between_two_reads_are_all_shown(desk: Desk) -> None:
