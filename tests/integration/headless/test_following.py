@@ -207,6 +207,21 @@ def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -
     assert "rollouts stand as at " in desk.run("daemon", "status").stderr
 
 
+def test_a_narrow_terminal_keeps_who_needs_somebody_and_why(desk: Desk) -> None:
+    worker = desk.station.working()
+    worker.say(wire.Moved, state="failed", reason="no " * 100)
+    environment = {**desk.environment, "TERM": "dumb"}
+    noisy = desk.station.working()
+    noisy.sample(1)
+    why = {"error_streak": "something " * 9}
+    noisy.observation(1, attention=("error_streak",), reasons=why)
+    for width in (72, 80, 100):
+        narrow = in_a_terminal(["rollout", "list"], {**environment, "COLUMNS": str(width)})
+        lines = [line for line in narrow.splitlines() if "probe-" in line]
+        assert max(map(len, lines)) <= width
+        assert any("error streak: " in line for line in lines), "what matters stays"
+
+
 def in_a_terminal(words: list[str], environment: dict[str, str]) -> str:
     """What a command writes to a terminal."""
     ours, theirs = pty.openpty()
