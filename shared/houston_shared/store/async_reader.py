@@ -46,15 +46,15 @@ class AsyncReader:
         async with self._turn:
             connection = await self._connection()
             try:
-                await connection.execute_fetchall("BEGIN")
-                self._expiry.begin()
                 try:
+                    await connection.execute_fetchall("BEGIN")
+                    self._expiry.begin()
                     return await self._answer(plan, connection)
                 except asyncio.CancelledError:
                     await connection.interrupt()
                     raise
                 finally:
-                    await asyncio.shield(connection.execute_fetchall("ROLLBACK"))
+                    await asyncio.shield(_end(connection))
             except sqlite3.DatabaseError as problem:
                 raise failure(self.home, problem, self._expiry) from problem
 
@@ -131,3 +131,15 @@ class AsyncReader:
         if self._journal is not None:
             await self._journal.close()
         self._journal = self._opened = None
+
+
+async def _end(connection: aiosqlite.Connection) -> None:
+    """End the transaction, behind all that waits for the connection's thread.
+
+    Whoever was cancelled may have asked for one that is not begun yet, or failed to begin one.
+    """
+    try:
+        await connection.execute_fetchall("ROLLBACK")
+    except sqlite3.OperationalError:
+        if connection.in_transaction:
+            raise
