@@ -537,11 +537,15 @@ async def test_no_room_is_no_workspace_without_files(
         (tmp_path / "given").mkdir()
         with pytest.raises(HoustonError, match="given cannot be written: File too large"):
             bring_back(tmp_path / "shadow", taken.commit, tmp_path / "given", workspace)
+        (workspace / "new.bin").write_bytes(random.Random(2).randbytes(4_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
+        with pytest.raises(HoustonError, match="cannot be used: (?!no reason)"):
+            await shadow.take("no room")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not (tmp_path / "into").exists(), "half of it would be in the way of another try"
     assert list((tmp_path / "given").iterdir()) == []
     with pytest.raises(HoustonError, match="Repository not found"):
         bring_back(tmp_path / "freed", taken.commit, workspace)
-    assert len(list(workspace.iterdir())) == 2, "what somebody has there stays"
+    assert len(list(workspace.iterdir())) == 3, "what somebody has there stays"
     assert bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into") == []

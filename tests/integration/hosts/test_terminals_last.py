@@ -128,11 +128,19 @@ async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(small: 
     try:
         await host.prepare(None)
         terminal = await host.terminal("main", create=True)
-        start = await terminal.run("echo first; sleep 1; echo lost; (exit 7)")
+        other = await host.terminal("other", create=True)
+        start = await terminal.run(
+            "echo first; until [ -e go ]; do sleep 0.1; done; echo lost; (exit 7)"
+        )
         (small / "filler").write_bytes(b"x" * 150_000_000)
         status = await terminal.status()
         assert status.busy and status.unlogged == "the host's disk is nearly full"
-        await asyncio.sleep(1.5)
+        await asyncio.wait_for(other.run("touch go"), 10)  # runs, so room can be made
+        for _ in range(100):
+            if (host.workspace / "go").exists():
+                break
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
         assert (await terminal.status()).busy
         assert not processes.is_alive(terminal.state.sink)
         (small / "filler").unlink()

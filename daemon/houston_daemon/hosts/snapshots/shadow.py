@@ -97,7 +97,7 @@ class ShadowRepository:
                     f"Its snapshots are in {self.folder}, a git repository.",
                 ) from error
             # The cause may stand in an observation, so it names no place of the host.
-            why = error.strerror if isinstance(error, OSError) else str(error)
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             why = (why or "no reason was given").replace(str(self.folder), "[the host]")
             raise HoustonError(
                 f"The shadow repository cannot be used: {why}.",

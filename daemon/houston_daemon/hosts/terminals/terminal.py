@@ -205,6 +205,8 @@ class LocalTerminal:
             self._refuse_if_dead()
             if not self.state.running:  # ended without a start: the shell says why in the log
                 return self.state.sent_at
+            if self._unlogged and not self._unread():  # no mark will come
+                break
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, 0.05)
         if not self._unread():  # taken, but its mark fell into a gap of the log
