@@ -18,7 +18,7 @@ from houston_shared.store.queries import progress, verdicts
 from houston_shared.store.queries.verdicts import Given, Said
 from houston_shared.store.reader import Reader
 from houston_shared.wire import GiveVerdicts, JudgedSteps
-from houston_shared.wire_people import Judgement
+from houston_shared.wire_people import STEPS, Judgement
 
 VERDICTS: dict[str, Judgement] = {
     "keep": "keep",
@@ -85,18 +85,18 @@ def _asked(arguments: argparse.Namespace) -> tuple[Place, Judgement | None]:
 def _judge(
     arguments: argparse.Namespace, loaded: Loaded, place: Place, verdict: Judgement, seen: int
 ) -> None:
-    steps = JudgedSteps(
-        first=place.first, last=place.last, verdict=verdict, reason=arguments.reason
-    )
-    message = GiveVerdicts(
-        request=uuid.uuid4().hex,
-        rollout=place.rollout,
-        steps=(steps,),
-        seen=seen,
-        claimed=asking.speaker(arguments, loaded),
-    )
-    look = f"houston verdict {place.rollout}"
-    asking.ask(loaded, message, "The verdict may have been kept.", look)
+    for first in range(place.first, place.last + 1, STEPS):
+        last = min(place.last, first + STEPS - 1)
+        steps = JudgedSteps(first=first, last=last, verdict=verdict, reason=arguments.reason)
+        message = GiveVerdicts(
+            request=uuid.uuid4().hex,
+            rollout=place.rollout,
+            steps=(steps,),
+            seen=seen,
+            claimed=asking.speaker(arguments, loaded),
+        )
+        look = f"houston verdict {place.rollout}"
+        asking.ask(loaded, message, "The verdict may have been kept.", look)
 
 
 def _read(place: Place) -> Plan[tuple[dict[int, list[Given]], list[Said]]]:

@@ -110,6 +110,16 @@ REFUSED: dict[str, tuple[tuple[JudgedSteps, ...], str]] = {
 }
 
 
+def test_no_message_judges_so_much_that_everybody_waits(station: Station) -> None:
+    worker = worked(station, 100)
+    denied = judge(station.person(), worker.rollout, *[on(1, 100, "mask")] * 300)
+    assert isinstance(denied, wire.Denied)
+    assert "at most 20000 steps" in denied.cause
+    assert isinstance(
+        judge(station.person(), worker.rollout, *[on(1, 100, "mask")] * 200), wire.Done
+    )
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_judged_is_refused_clearly(station: Station, case: str) -> None:
     steps, words = REFUSED[case]

@@ -17,6 +17,7 @@ from houston_shared.store.bodies import VerdictGiven
 from houston_shared.store.queries import lineage
 from houston_shared.store.queries.lineage import Stretch
 from houston_shared.wire import Done, GiveVerdicts, JudgedSteps
+from houston_shared.wire_people import STEPS
 
 RANGES = 500
 """Ranges of one message."""
@@ -35,6 +36,10 @@ def judge(store: Store, message: GiveVerdicts, author: Author) -> Done:
         raise denial(f"A message judges 1 to {RANGES} ranges of steps.", code=ExitCode.USAGE)
     for one in message.steps:
         _check(row, one)
+    if sum(one.last - one.first + 1 for one in message.steps) > STEPS:
+        raise denial(
+            f"A message judges at most {STEPS} steps.", "Say it in parts.", code=ExitCode.USAGE
+        )
     parts: list[Part] = [
         (one, part)
         for one in message.steps

@@ -18,6 +18,8 @@ from houston_shared.store.in_order import ASIDE
 
 NEWEST = 100
 """Events that are looked at for a request that was heard already, where nothing was `seen`."""
+NEWEST_SEEN = 1_000
+"""The same where something was: nobody is heard while they are looked at."""
 KEY_LIMIT = 64
 """Characters of the longest `request`."""
 
@@ -45,7 +47,7 @@ def since(store: Store, rollout: str, kind: str, seen: int) -> Iterator[Word]:
     rows = store.connection.execute(
         f"SELECT seq, step, body FROM events WHERE rollout = ? AND {ASIDE} AND kind = ?"
         " AND seq > ? AND body IS NOT NULL ORDER BY seq DESC LIMIT ?",
-        (rollout, kind, seen, -1 if seen else NEWEST),
+        (rollout, kind, seen, NEWEST_SEEN if seen else NEWEST),
     )
     decode = msgspec.msgpack.Decoder(TYPES[kind]).decode
     for seq, step, body in rows:
