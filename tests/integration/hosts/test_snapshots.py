@@ -539,7 +539,7 @@ async def test_no_room_is_no_workspace_without_files(
             bring_back(tmp_path / "shadow", taken.commit, tmp_path / "given", workspace)
         (workspace / "new.bin").write_bytes(random.Random(2).randbytes(4_000))
         resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
-        with pytest.raises(HoustonError, match="cannot be used: (?!no reason)"):
+        with pytest.raises(HoustonError, match=r"cannot be used: (?!no reason)"):
             await shadow.take("no room")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
