@@ -70,7 +70,7 @@ class Seat:
 
     @property
     def transcript(self) -> Transcript:
-        return self.app.query_one(Transcript)
+        return self.app.watching.trajectory.transcript
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -102,6 +102,10 @@ class Seat:
     def bar(self, name: str) -> str:
         """What a bar says."""
         return str(self.app.screen_stack[0].query_one(name).render_line(0).text)
+
+    def said(self) -> str:
+        """What the line of keys of the screen before one's eyes says."""
+        return str(self.app.front.hints.render_line(0).text)
 
     def frame(self, name: str) -> str:
         """Title and lower edge of a frame."""

@@ -54,19 +54,17 @@ class Judging(Vertical):
         """Another rollout was opened: nothing of it is chosen."""
         self._choose(0)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape is for others while nothing is chosen."""
-        return action != "unchoose" or bool(self.bench.anchor)
-
     # --- what is chosen ----------------------------------------------------------------------
 
     def action_choose(self) -> None:
         """Begin a range at the cursor, or end it."""
         self._choose(0 if self.bench.anchor else self._transcript.cursor)
 
-    def action_unchoose(self) -> None:
-        """Choose nothing."""
+    def unchoose(self) -> bool:
+        """Choose nothing; whether something was chosen."""
+        chosen = bool(self.bench.anchor)
         self._choose(0)
+        return chosen
 
     def _choose(self, anchor: int) -> None:
         self.bench.anchor = anchor

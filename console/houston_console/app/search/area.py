@@ -39,14 +39,18 @@ class Searching(Vertical):
         transcript: Transcript,
         home: Home,
         place: Callable[[], tuple[RolloutSource | None, str]],
+        unchoose: Callable[[], bool],
         **arguments: Any,
     ) -> None:
-        """place: the rollout that is open, and its task."""
+        """place: the rollout that is open, and its task. unchoose: called before a search is ended;
+        true where that was what the key was for.
+        """
         super().__init__(**arguments)
         self.prompt = SearchPrompt(id="search")
         self.found: Found | None = None
         self._transcript = transcript
         self._place = place
+        self._unchoose = unchoose
         self._finder = Finder(home, self._heard)
         self._pause: Timer | None = None
         self._entered = False
@@ -210,7 +214,9 @@ class Searching(Vertical):
             say(self, Told("Search first (/): then only the steps that were found are shown."))
 
     def action_clear(self) -> None:
-        """Show all steps again; then end the search."""
+        """End the chosen range; else show all steps again; else end the search."""
+        if self._unchoose():
+            return
         if self._transcript.folds.filtered:
             self._transcript.filter(None)
         else:

@@ -47,11 +47,11 @@ class Results(ModalScreen[Hit | None]):
     def __init__(self, found: Found) -> None:
         super().__init__()
         self.places = Places(found)
+        self._box = Vertical(self.places, id="results")
 
     def compose(self) -> ComposeResult:
         """One list."""
-        with Vertical(id="results"):
-            yield self.places
+        yield self._box
 
     def on_mount(self) -> None:
         """Stand where somebody went last."""
@@ -61,7 +61,7 @@ class Results(ModalScreen[Hit | None]):
     def grew(self) -> None:
         """More was found."""
         found = self.places.found
-        query, box = found.query, self.query_one("#results")
+        query, box = found.query, self._box
         where = " · ".join(NAMES[one] for one in (query.mode, query.where, query.what))
         more = "" if found.done else "…"
         title(box, f"/{query.text}  {found.count}{more} found · {where}")

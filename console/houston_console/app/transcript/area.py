@@ -39,7 +39,11 @@ class TrajectoryArea(Vertical):
         self.judging = Judging(self.transcript, link, lambda: self.source)
         self.prompt = Prompt(id="prompt", select_on_focus=False)
         self.searching = Searching(
-            self.transcript, link.home, lambda: (self.source, self._task_name), id="searching"
+            self.transcript,
+            link.home,
+            lambda: (self.source, self._task_name),
+            lambda: self.judging.unchoose(),
+            id="searching",
         )
         self._reader = reader
         self.source: RolloutSource | None = None
