@@ -37,6 +37,12 @@ _LOG = (
     b"\x1b[33mwarning:\x1b[0m 12 words hold an apostrophe only\r\n"
     b"pass 3/3  [#########           ]  45 %\rpass 3/3  [##################  ]  92 %"
 )
+_CHUNK = (
+    b"\x1b]7771;p;\x07/workspace $ python3 count.py && head -3 answer.json\r\n"
+    b"reading corpus.txt \x1b[32mok\x1b[0m 84,213 words\r\n"
+    b'[\r\n  ["the", 5120],\r\n  ["and", 3044],\r\n'
+)
+"""What every step prints."""
 _THOUGHTS = (
     "Let me look at what is in the workspace before I write anything.",
     "The corpus has mixed case and punctuation, so splitting on spaces will miscount.",
@@ -81,7 +87,7 @@ def build(path: Path) -> HomeBuilder:
     builder.activity("r-7f3a", "sleep")
     folder = root / "rollouts" / "r-7f3a" / "terminals" / "main"
     folder.mkdir(parents=True)
-    (folder / "log.0000000000000000").write_bytes(_LOG)
+    (folder / "log.0000000000000000").write_bytes(_CHUNK * 60 + _LOG)
     return builder
 
 
@@ -114,7 +120,8 @@ def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
     else:
         call = ("run_command", {"command": "python3 count.py && head -3 answer.json"})
         texts = ('[\n  ["the", 5120],\n  ["and", 3044],',)
-        spans = (TerminalSpan(host="local", terminal="main", start=number, end=number + 1),)
+        start, end = (number - 1) * len(_CHUNK), number * len(_CHUNK)
+        spans = (TerminalSpan(host="local", terminal="main", start=start, end=end),)
         builder.whole(rollout, number, thought, (call,), texts, spans=spans)
 
 

@@ -86,7 +86,7 @@ class HoustonConsole(App[None]):
         )
         self._begins = not rollout
         self._problem = ""
-        self._low = low
+        self.low = low
 
     def get_default_screen(self) -> Screen[None]:
         """The rollout that is looked at lies below everything else."""
@@ -98,7 +98,7 @@ class HoustonConsole(App[None]):
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
         given = wanted if wanted in self.available_themes else DEFAULT
-        self.theme = ANSI.name if self._low and given == DEFAULT else given
+        self.theme = ANSI.name if self.low and given == DEFAULT else given
         for task in (self.pump.listen(), self.pump.run(), self.link.run(), self.needs.run()):
             self.run_worker(task, group="background")
         self.install_screen(self.at_home, "home")

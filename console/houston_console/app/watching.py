@@ -72,7 +72,8 @@ class WatchScreen(HoustonScreen):
         self.since = SinceArea(aside, id="since")
         self.trajectory = TrajectoryArea(link, reader, id="trajectory")
         self.guidance = GuidanceArea(outbox, link, id="guidance")
-        self.files, self.terminals = Files(id="files"), Terminals(id="terminals")
+        self.files = Files(id="files")
+        self.terminals = Terminals(link.home.path, id="terminals")
         self.source: RolloutSource | None = None
         self._aside, self._person = aside, person
         self._claiming, self._steering = Claiming(link, self), Steering(link, self)
@@ -153,7 +154,8 @@ class WatchScreen(HoustonScreen):
         """The areas around the trajectory of a rollout that was read."""
         self.files.open(source)
         await self.files.refresh_content(self.trajectory.transcript.cursor)
-        await self.terminals.open(source, self.trajectory.transcript.opening.host_root)
+        await self.terminals.open(source)
+        self.terminals.follow(self.trajectory.transcript.cursor)
         self.selector.take(self.state)
         self.link.look_at(*self.place)
         self._read_seq, self._read_at = self._shown_seq, now_us()
@@ -267,6 +269,7 @@ class WatchScreen(HoustonScreen):
         """The step at the cursor is another: its files too."""
         self.say()
         self.files.follow(self.trajectory.transcript.cursor)
+        self.terminals.follow(self.trajectory.transcript.cursor)
 
     @property
     def area(self) -> Area:
@@ -295,7 +298,13 @@ class WatchScreen(HoustonScreen):
         elif isinstance(event.widget, SinceList):
             self.hints.area("since")
 
+    def action_whole(self) -> None:
+        """Give the area with the focus the whole screen, or take it back."""
+        self.toggle_class("-whole")
+
     def _mark(self, area: Area) -> None:
+        if area != self._area:
+            self.remove_class("-whole")
         self._area = area
         for name in AREAS:
             self.set_class(name == area, f"-on-{name}")

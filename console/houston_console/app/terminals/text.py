@@ -20,6 +20,8 @@ _PIECES = re.compile(
 )
 _PROMPT = "\x1b]7771;p;"
 """A prompt begins on a line of its own (written by the shell of every terminal)."""
+MARK = b"\x1b]7771;p;"
+"""The same in bytes."""
 _COLOURS: dict[str, Tone] = {
     "31": "error",
     "91": "error",
@@ -33,10 +35,13 @@ _COLOURS: dict[str, Tone] = {
     "96": "tool",
     "35": "key",
     "95": "key",
-    "1": "strong",
-    "2": "dim",
     "90": "faint",
 }
+_MANY = re.compile(
+    r"(?<!\d)38[;:](?:5[;:](\d{1,3})|2[;:]+(\d{1,3})[;:](\d{1,3})[;:](\d{1,3}))"
+    r"|(?<!\d)48[;:](?:5[;:]\d{1,3}|2[;:]+\d{1,3}[;:]\d{1,3}[;:]\d{1,3})"
+)
+"""A colour out of 256, or by its red, green and blue; a ground is not shown."""
 _TAB = 8
 _WIDEST = 1_000
 """Columns kept of one line."""
@@ -48,13 +53,28 @@ Cell = tuple[str, Tone]
 
 def tail_lines(data: bytes) -> list[Line]:
     """`data` as lines; a last line without its line feed counts, empty ones at the end do not."""
+    found = all_lines(data)
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+def all_lines(data: bytes) -> list[Line]:
+    """`data` as lines; what follows the last line feed counts when there is something."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     screen = _Rows()
     for piece in _PIECES.findall(text):
         screen.feed(piece)
-    while screen.rows and not screen.rows[-1]:
+    if not screen.rows[-1]:
         screen.rows.pop()
     return [_line(row) for row in screen.rows]
+
+
+def count_lines(data: bytes) -> int:
+    """At least as many lines as `all_lines` makes of `data`, and told far quicker; more only where
+    a prompt stands behind nothing but control sequences."""
+    prompts = data.count(MARK) - data.count(b"\n" + MARK) - data.startswith(MARK)
+    return data.count(b"\n") + prompts + (bool(data) and not data.endswith(b"\n"))
 
 
 class _Rows:
@@ -64,6 +84,8 @@ class _Rows:
         self.rows: list[list[Cell]] = [[]]
         self.column = 0
         self.tone: Tone = "text"
+        self._colour: Tone = "text"
+        self._weight: Tone = "text"
 
     def feed(self, piece: str) -> None:
         """Text, one control character, or one control sequence."""
@@ -93,14 +115,56 @@ class _Rows:
     def _control(self, piece: str) -> None:
         parameters, final = piece[2:-1], piece[-1]
         if final == "m":
-            for code in parameters.split(";"):
-                self.tone = _COLOURS.get(code, "text" if code in ("", "0", "39") else self.tone)
+            self._dress(parameters)
         elif final == "K" and parameters in ("", "0"):
             del self.rows[-1][self.column :]
         elif final == "K":
             self.rows[-1][:] = [] if parameters == "2" else [(" ", "text")] * self.column
         elif final == "G":
             self.column = min(_MOVED, max(0, int(parameters[:9] or 1) - 1)) if _number(piece) else 0
+
+    def _dress(self, parameters: str) -> None:
+        """Select graphic rendition: colours and weight; a colour says more than a weight."""
+        for many in _MANY.finditer(parameters):
+            if many.group().startswith("38"):
+                self._colour = _nearest(*many.groups())
+        for code in _MANY.sub("", parameters).split(";"):
+            if code in ("", "0"):
+                if code or not parameters:
+                    self._colour = self._weight = "text"
+            elif code in ("1", "2", "22"):
+                self._weight = {"1": "strong", "2": "dim"}.get(code, "text")  # type: ignore[assignment]
+            elif code == "39":
+                self._colour = "text"
+            else:
+                self._colour = _COLOURS.get(code, self._colour)
+        self.tone = self._weight if self._colour == "text" else self._colour
+
+
+def _nearest(index: str | None, red: str | None, green: str | None, blue: str | None) -> Tone:
+    """The tone for a colour out of 256, or of red, green and blue (xterm's cube and greys)."""
+    if index is not None:
+        number = min(255, int(index))
+        if number < 16:
+            base = number + 30 if number < 8 else number + 82
+            return _COLOURS.get(str(base), "text")
+        if number >= 232:
+            return "faint" if number < 244 else "dim" if number < 250 else "text"
+        number -= 16
+        parts = [number // 36 * 51, number // 6 % 6 * 51, number % 6 * 51]
+    else:
+        parts = [min(255, int(one or 0)) for one in (red, green, blue)]
+    least, most = min(parts), max(parts)
+    if most - least < 40:
+        return "faint" if most < 130 else "dim" if most < 200 else "text"
+    bright = [one > (least + most) / 2 for one in parts]
+    names: dict[tuple[bool, ...], Tone] = {
+        (True, False, False): "error",
+        (False, True, False): "success",
+        (True, True, False): "warning",
+        (True, False, True): "key",
+    }
+    return names.get(tuple(bright), "tool")
 
 
 def _number(piece: str) -> bool:

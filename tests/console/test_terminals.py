@@ -1,0 +1,272 @@
+"""Terminals: a whole log in pages, what a step left, colours, and the way to the session itself."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_console.app.drawing.lines import plain
+from houston_console.app.terminals import log as logs
+from houston_console.app.terminals.attach import LEAVE, way
+from houston_console.app.terminals.fetching import Fetched
+from houston_console.app.terminals.log import Index, grown
+from houston_console.app.terminals.text import all_lines, count_lines, tail_lines
+from houston_console.app.terminals.view import TerminalText
+from houston_shared import terminal_folder
+from houston_shared.errors import HoustonError
+from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan
+from tests.console.conftest import SMALL, Sit
+from tests.console.homes import HomeBuilder
+
+PROMPT = b"\x1b]7771;p;\x07$ "
+
+
+def _write(folder: Path, data: bytes, segment: int) -> None:
+    """A log cut into segments, as a host does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for at in range(0, len(data), segment):
+        terminal_folder.segment(folder, at).write_bytes(data[at : at + segment])
+
+
+def _log(lines: int) -> bytes:
+    words = (
+        b"%d \x1b[32mok\x1b[0m",
+        b"%d",
+        b"10 %%\r%d %%",
+        b"%d \xe4\xb8\xad",
+        PROMPT + b"run %d",
+    )
+    return b"\r\n".join(words[number % 5] % number for number in range(lines)) + b"\r\n"
+
+
+LOGS = {
+    "short": (b"one\r\ntwo\r\n", 99),
+    "without an end": (b"one\r\ntwo", 99),
+    "a prompt within a line": (b"no line feed" + PROMPT + b"ls\r\n", 5),
+    "many pages in segments": (_log(12_000), 50_000),
+    "a line longer than a page": (b"x" * 700_000 + b"\r\n" + b"end", 300_000),
+    "only line feeds": (b"\r\n" * 40_000, 30_000),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_in_pages_has_the_lines_of_the_whole(name: str, tmp_path: Path) -> None:
+    data, segment = LOGS[name]
+    _write(tmp_path / "main", data, segment)
+    index = grown(Index(tmp_path / "main"))
+    whole = [plain(one) for one in all_lines(data)]
+    found = [plain(index.line(number)) for number in range(index.lines)]
+    if name == "a line longer than a page":  # cut where a page ends
+        assert len(found) == len(index.pages)
+        assert found[-1] == "end"
+    else:
+        assert found == whole
+        assert count_lines(data) == len(whole)
+
+
+def test_a_log_is_read_on_where_it_has_grown(tmp_path: Path) -> None:
+    data = _log(4_000)
+    _write(tmp_path / "main", data[:50_000], 20_000)
+    before = grown(Index(tmp_path / "main"))
+    assert grown(before) is before
+    _write(tmp_path / "main", data, 20_000)
+    after = grown(before)
+    assert after.pages[0] == before.pages[0]
+    assert after == grown(Index(tmp_path / "main"))
+    shutil.rmtree(tmp_path / "main")
+    _write(tmp_path / "main", b"another\r\n", 99)
+    assert [plain(one) for one in (grown(after).line(0),)] == ["another"]
+
+
+def test_what_is_before_a_gap_is_left_out(tmp_path: Path) -> None:
+    _write(tmp_path / "main", b"12345678\nabcdefgh\nlast\n", 9)
+    (tmp_path / "main" / "log.0000000000000009").unlink()
+    index = grown(Index(tmp_path / "main"))
+    assert (index.start, index.lines, plain(index.line(0))) == (18, 1, "last")
+
+
+def test_only_pages_that_are_looked_at_are_read(tmp_path: Path) -> None:
+    _write(tmp_path / "main", _log(20_000), 10**9)
+    index = grown(Index(tmp_path / "main"))
+    logs._lines.cache_clear()
+    assert plain(index.line(index.lines // 2)).strip()
+    assert logs._lines.cache_info().misses == 1
+
+
+def test_the_log_as_it_was_when_a_step_ended(tmp_path: Path) -> None:
+    parts = [b"$ one\r\na\r\n", b"$ two\r\n10 %\r20 %\r", b"99 %\r\n$ three\r\n"]
+    _write(tmp_path / "main", b"".join(parts), 12)
+    index = grown(Index(tmp_path / "main"))
+    start, end = len(parts[0]), len(parts[0]) + len(parts[1])
+    then = index.until(end)
+    assert [plain(then.line(n)) for n in range(then.lines)] == ["$ one", "a", "$ two", "20 %"]
+    assert [index.line_of(at) for at in (0, start, start + 1, index.end)] == [0, 2, 2, 5]
+    assert index.until(index.end + 99) == index
+
+
+COLOURS = {
+    b"\x1b[1;32mx": "success",
+    b"\x1b[1mx": "strong",
+    b"\x1b[1m\x1b[22mx": "text",
+    b"\x1b[31m\x1b[mx": "text",
+    b"\x1b[38;5;196mx": "error",
+    b"\x1b[38;5;34mx": "success",
+    b"\x1b[38;5;1mx": "error",
+    b"\x1b[38;2;250;240;10mx": "warning",
+    b"\x1b[38:2::10:10:250mx": "tool",
+    b"\x1b[38;5;244mx": "dim",
+    b"\x1b[48;5;196mx": "text",
+    b"\x1b[44;33mx": "warning",
+}
+
+
+@pytest.mark.parametrize("data", COLOURS)
+def test_colours_become_tones(data: bytes) -> None:
+    assert [(part.text, part.tone) for part in tail_lines(data)[0]] == [("x", COLOURS[data])]
+
+
+def _home(builder: HomeBuilder, root: Path) -> Path:
+    """Three steps that printed, and one that did not."""
+    folder = root / "rollouts" / "r" / "terminals" / "main"
+    texts = [f"output of step {number}\r\n".encode() for number in (1, 2, 4)]
+    _write(folder, b"".join(texts), 10)
+    with builder.bulk():
+        builder.start("r", host_root=str(root))
+        at = 0
+        for number in range(1, 5):
+            size = 0 if number == 3 else len(texts[0])
+            span = TerminalSpan(host="local", terminal="main", start=at, end=at + size)
+            builder.whole("r", number, "runs", spans=(span,) if size else ())
+            at += size
+    return folder
+
+
+async def test_a_terminal_shows_what_each_step_left(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    folder = _home(builder, tmp_path / "host")
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("2", "k", "3", "s")
+        await seat.until(lambda: "as step 2 left it" in seat.frame("#terminals"), "the step before")
+        assert "output of step 4" not in seat.text(TerminalText)
+        assert "▎output of step 2" in seat.text(TerminalText)
+        with (folder / "log.0000000000000050").open("ab") as file:
+            file.write(b"news\r\n")
+        await seat.press("full_stop")
+        await seat.until(lambda: "as step 4 left it" in seat.frame("#terminals"), "the next")
+        assert "news" not in seat.text(TerminalText)
+        await seat.press("comma", "comma", "comma")
+        assert "as step 1 left it" in seat.frame("#terminals")
+        assert "No step before step 1" in seat.bar("#hints")
+        assert await seat.app.watching.terminals.text.copied() == (
+            "what the step printed",
+            "output of step 1",
+        )
+        await seat.press("s")
+        await seat.until(lambda: "news" in seat.text(TerminalText), "live again")
+        await seat.press("comma", "enter")
+        await seat.until(lambda: seat.transcript.cursor == 2, "at the step")
+
+
+async def test_a_terminal_over_the_whole_screen(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    _home(builder, tmp_path / "host")
+    async with sit(builder.home) as seat:
+        await seat.press("3", "z")
+        text = seat.app.watching.terminals.text
+        await seat.until(lambda: text.size.width > 150, "whole")
+        await seat.press("2")
+        await seat.until(lambda: text.size.width < 80, "and back with another area")
+
+
+def _spec(root: Path, **fields: Any) -> RolloutSpec:
+    task = TaskRecord(name="t", folder="/t", definition="", instructions="")
+    return RolloutSpec(
+        rollout="r", task=task, engine="x", engine_settings={}, host_root=str(root), **fields
+    )
+
+
+def test_the_way_to_a_session_is_named_or_why_there_is_none(tmp_path: Path) -> None:
+    far = {"ssh": "me@far", "port": 2222, "host_root": "/data/h"}
+    spec = _spec(tmp_path, hosts={"gpu": far, "own": {"ssh": "own"}}, host_key="k")
+    assert "no tmux session" in way(spec, "local", "main").reason
+    assert "does not say where" in way(spec, "moon", "main").reason
+    command = way(spec, "gpu", "main").command
+    assert command[:6] == ("ssh", "-t", "-p", "2222", "--", "me@far")
+    assert '-S "$(cat /data/h/rollouts/r/terminals/socket)"' in command[6]
+    assert "attach-session -r -t =main" in command[6]
+    assert "~/.local/state/houston/k/rollouts" in way(spec, "own", "main").command[-1]
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Path) -> None:
+    terminals = tmp_path / "rollouts" / "r" / "terminals"
+    terminals.mkdir(parents=True)
+    socket, outer = tmp_path / "a", tmp_path / "o"
+    terminal_folder.socket_note(terminals).write_text(f"{socket}\n")
+
+    def tmux(at: Path, *words: str) -> str:
+        command = ("tmux", "-f", "/dev/null", "-S", str(at), *words)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        return done.stdout
+
+    async def until(text: str) -> None:
+        for _ in range(200):
+            if text in tmux(outer, "capture-pane", "-p", "-t", "=person:"):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(tmux(outer, "capture-pane", "-p", "-t", "=person:"))
+
+    try:
+        tmux(
+            socket,
+            "new-session",
+            "-d",
+            "-s",
+            "main",
+            "cat; echo ended",
+            ";",
+            "set",
+            "prefix",
+            "None",
+        )
+        command = way(_spec(tmp_path), "local", "main").command
+        shell = f"env -u TMUX {shlex.join(command)}; cat"
+        tmux(outer, "new-session", "-d", "-s", "person", "-x", "90", "-y", "20", shell)
+        await until(LEAVE)
+        tmux(outer, "send-keys", "-t", "=person:", "typed", "C-c")
+        tmux(socket, "send-keys", "-t", "=main:", "from the agent", "Enter")
+        await until("from the agent")
+        assert "typed" not in tmux(socket, "capture-pane", "-p", "-t", "=main:")
+        tmux(outer, "send-keys", "-t", "=person:", "C-q")
+        await until("[detached")
+        assert "main" in tmux(socket, "list-sessions")
+    finally:
+        for at in (outer, socket):
+            tmux(at, "kill-server")
+
+
+async def test_a_log_elsewhere_says_so_and_why_it_cannot_be_fetched(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    with builder.bulk():
+        builder.start("r", host_root=str(tmp_path))
+        span = TerminalSpan(host="gpu", terminal="train", start=0, end=5)
+        builder.whole("r", 1, "runs", spans=(span,))
+    async with sit(builder.home) as seat:
+        await seat.press("3")
+        await seat.until(lambda: "is on the host gpu, not here" in seat.text(TerminalText), "said")
+        await seat.press("t")
+        assert "does not say where the host gpu is" in seat.bar("#hints")
+    fetched = Fetched()
+    with pytest.raises(HoustonError, match="has no terminals on 'gpu'"):
+        await fetched.fetch(builder.home.path, "r", "gpu", "train")
+    place = fetched.place("r", "gpu", "train")
+    fetched.close()
+    assert not os.path.exists(place)
