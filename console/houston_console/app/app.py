@@ -148,6 +148,7 @@ class HoustonConsole(App[None]):
         """Who needs me?"""
         if self.at_home not in self.screen_stack:
             await self.push_screen(self.at_home)
+            self.at_home.arrive()
 
     async def show_rollout(self, rollout: str) -> None:
         """Show a rollout, from any screen; the one that is open is found as it was left."""

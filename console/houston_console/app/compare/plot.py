@@ -90,8 +90,10 @@ def _times(columns: int, hours: float) -> Line:
     texts = ["0", _hours(hours / 2), f"{_hours(hours)} active"]
     left = columns // 2 - len(texts[0]) - len(texts[1]) // 2
     right = columns - len(texts[0]) - left - len(texts[1]) - len(texts[2])
-    text = texts[0] + " " * max(1, left) + texts[1] + " " * max(1, right) + texts[2]
-    return (span(" " * AXIS + text, "faint"),)
+    if right < 1:  # no room for the one in the middle
+        texts[1], left, right = "", 0, columns - len(texts[0]) - len(texts[2])
+    text = texts[0] + " " * left + texts[1] + " " * right + texts[2]
+    return (span(" " * AXIS + text[:columns], "faint"),)
 
 
 def _hours(hours: float) -> str:

@@ -165,8 +165,8 @@ class HomeScreen(HoustonScreen):
     def _head(self) -> None:
         self.heads.put(lambda width: [heads(self.listed.view)])
 
-    def on_screen_resume(self) -> None:
-        """Back from a rollout: nobody was reading here."""
+    def arrive(self) -> None:
+        """Somebody comes from a rollout: nobody was reading here, and the cursor goes to it."""
         self._key_at = -READING_SECONDS
         self.list_again(self.state.selected)
         self.on_home_list_moved()

@@ -47,8 +47,8 @@ class SinceList(LineView):
         return self.entries[number].line
 
     def selectable(self, number: int) -> bool:
-        """What leads to a step."""
-        return self.entries[number].step > 0
+        """All but heads."""
+        return not self.entries[number].head
 
     def take(self, found: list[Entry]) -> None:
         """Show these, from the start."""
@@ -56,6 +56,16 @@ class SinceList(LineView):
         self.show()
         if found:
             self.put_cursor(0)
+
+    def reveal(self, number: int) -> None:
+        """As every list, but with its first head, and not before there is room for any line."""
+        if self.size.height:
+            super().reveal(0 if number <= 1 else number)
+
+    def on_resize(self) -> None:
+        """There is room now, or another."""
+        super().on_resize()
+        self.reveal(self.cursor)
 
     def action_choose(self) -> None:
         """Go to the step."""
@@ -159,7 +169,9 @@ class SinceArea(Vertical):
     def _fill(self) -> None:
         if self.visit is not None and self.list.display:
             at = self.list.cursor
-            self.list.take(entries(self.visit, now_us(), self.list.room))
+            found = entries(self.visit, now_us(), self.list.room)
+            self.list.styles.height = min(len(found) + 1, self.screen.size.height * 2 // 5)
+            self.list.take(found)
             self.list.put_cursor(at)
 
     async def unfold(self) -> bool:
@@ -177,7 +189,8 @@ class SinceArea(Vertical):
             return False
         self._hidden, self.list.display = False, True
         self._dress()
-        self.list.take(entries(self.visit, now_us(), self.list.room))
+        self.list.cursor = 0
+        self._fill()
         self.list.focus()
         return True
 

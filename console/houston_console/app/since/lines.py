@@ -36,6 +36,8 @@ class Entry(NamedTuple):
     line: Line
     step: int = 0
     """0 for none."""
+    head: bool = False
+    """Whether it stands over others."""
 
 
 def nothing(visit: Visit) -> bool:
@@ -81,11 +83,9 @@ def _facts(one: Since) -> list[Line]:
     if one.evaluations:
         best = f", best {score(max(scores))}" if scores else ", no score"
         before = f" (was {score(one.best_before)})" if one.best_before is not None else ""
-        found.append(
-            line(span(f"★ {many(len(one.evaluations), 'submission')}{best}{before}", "score"))
-        )
+        found.append(line(span(f"★ {len(one.evaluations)}{best}{before}", "score")))
     if one.errors:
-        found.append(line(span(f"✗ {one.errors} with errors", "error")))
+        found.append(line(span(f"✗ {many(one.errors, 'error')}", "error")))
     if one.guidance:
         found.append(line(span(f"✎ {len(one.guidance)} heard", "guidance")))
     if one.files:
@@ -119,7 +119,7 @@ def entries(visit: Visit, now: int, width: int) -> list[Entry]:
 
 
 def _head(text: str) -> Entry:
-    return Entry(line(span(f" {text}", "title")))
+    return Entry(line(span(f" {text}", "title")), head=True)
 
 
 def _at(step: int, at: int, now: int) -> list[Span]:

@@ -1,0 +1,82 @@
+"""In which order rollouts are listed, what a filter keeps, and what a line of scores says."""
+
+from collections.abc import Sequence
+
+from houston_console.app.drawing.lines import fit_name
+from houston_console.app.drawing.sparkline import sparkline
+from houston_console.app.rollouts.order import Row, arranged, matching
+from houston_shared.need import Need, Reason, Standing
+from houston_shared.store.queries.actions import Acted
+from tests.console.test_state import rollout
+
+
+def need(name: str, weight: float = 0.0, **fields: object) -> Need:
+    """`x.a` is the rollout `x.a` of the task `x`."""
+    standing = Standing(rollout(name, task=name.partition(".")[0], **fields))
+    reasons = (Reason("error_streak", "error streak: 4 steps", 60),) if weight else ()
+    return Need(standing, weight, reasons)
+
+
+def rows(*names: str) -> list[Row]:
+    """As they were listed: `x` is a task, `x.a` a rollout."""
+    return [Row(n.partition(".")[0], need(n) if "." in n else None) for n in names]
+
+
+def shown(found: Sequence[Row]) -> list[str]:
+    return [row.id or row.task for row in found]
+
+
+ORDERS = {
+    "by need, where nobody reads": (
+        ["y.b", "x.a", "x.c"], False, ["x.a", "y.b", "x.c"], "", ["y.b", "x.a", "x.c"]),
+    "the cursor's keeps its place as another comes to need more": (
+        ["y.b", "x.c", "x.a"], False, ["x.a", "y.b", "x.c"], "x.a", ["x.a", "y.b", "x.c"]),
+    "its place, as it comes to need most itself": (
+        ["x.c", "x.a", "y.b"], False, ["x.a", "y.b", "x.c"], "x.c", ["x.a", "y.b", "x.c"]),
+    "its place from the top, as others were filtered away": (
+        ["y.b", "x.c"], False, ["x.a", "y.b", "x.c"], "x.c", ["y.b", "x.c"]),
+    "without it, all by need": (["y.b", "x.a"], False, ["x.c", "x.a"], "x.c", ["y.b", "x.a"]),
+    "a new one comes in where it belongs": (
+        ["x.n", "x.a", "y.b"], False, ["x.a", "y.b"], "y.b", ["x.n", "y.b", "x.a"]),
+    "under tasks, the neediest task first": (
+        ["y.b", "x.a", "y.d"], True, [], "", ["y", "y.b", "y.d", "x", "x.a"]),
+    "tasks stay where they are around who reads": (
+        ["y.b", "x.c", "x.a", "z.e"], True, ["x", "x.a", "x.c", "y", "y.b"], "x.a",
+        ["x", "x.a", "x.c", "y", "y.b", "z", "z.e"]),
+    "a task whose last rollout went goes": (
+        ["y.b"], True, ["x", "x.a", "y", "y.b"], "y.b", ["y", "y.b"]),
+    "from one list to tasks, with a cursor": (
+        ["x.a", "y.b"], True, ["x.a", "y.b"], "y.b", ["x", "x.a", "y", "y.b"]),
+}  # fmt: skip
+
+
+def test_the_order_is_that_of_need_and_steady_under_who_reads() -> None:
+    for what, (found, by_task, before, keep, wanted) in ORDERS.items():
+        needs = [need(name, 10.0 - at) for at, name in enumerate(found)]
+        assert shown(arranged(needs, by_task, rows(*before), keep)) == wanted, what
+
+
+def test_a_filter_keeps_what_holds_every_word() -> None:
+    acted = Acted(step=3, at=0, open=False, text="run_command command=训练 --seed 1")
+    one, other = need("words.a1", 60.0), need("words.b2", state="paused")
+    other = other._replace(standing=other.standing._replace(acted=acted))
+    for words, wanted in {
+        "": ["words.a1", "words.b2"], "WORDS": ["words.a1", "words.b2"], "words a1": ["words.a1"],
+        "streak": ["words.a1"], "paused": ["words.b2"], "训练": ["words.b2"], "paused a1": [],
+    }.items():  # fmt: skip
+        found = [each.standing.rollout.id for each in matching([one, other], words)]
+        assert found == wanted, words
+
+
+def test_scores_are_drawn_on_one_scale() -> None:
+    for values, most, wanted in (
+        ([], 8, ""), ([0.0], 8, "▁"), ([100.0], 8, "█"), ([0, 12.5, 50, 99.9], 8, "▁▂▅█"),
+        ([1, 100, 100], 2, "██"), ([50, 200], 8, "▃█"), ([-5.0], 8, "▁"), ([5.0], 0, ""),
+    ):  # fmt: skip
+        assert sparkline(values, most) == wanted, values
+
+
+def test_a_long_name_keeps_the_end_that_tells_it_from_others() -> None:
+    assert fit_name("short", 8) == "short   "
+    assert fit_name("speed-up-attention-33f1", 20) == "speed-up-att…on-33f1"
+    assert fit_name("清洗数据清洗数据-af55", 16) == "清洗数据…据-af55"
