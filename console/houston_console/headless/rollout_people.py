@@ -16,16 +16,21 @@ from houston_shared.store.reader import Reader
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--task`, `--json`."""
+    """`R`, `--task`, `--with-past`, `--json`."""
     options.rollout(parser, optional=True)
     parser.add_argument("--task", default="", metavar="NAME", help="only rollouts of this task")
+    parser.add_argument(
+        "--with-past",
+        action="store_true",
+        help="for branches, also what the past that they share cost",
+    )
     options.as_json(parser, "one JSON line a rollout and person")
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """List them, of one rollout or of all."""
     with Reader(loaded.home) as reader:
-        found = reader.run(_read(arguments.rollout, arguments.task))
+        found = reader.run(_read(arguments))
     lines = [(rollout, one) for rollout, spent in found.items() for one in spent]
     if arguments.json:
         for rollout, one in lines:
@@ -37,12 +42,17 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _read(name: str, task: str) -> Plan[dict[str, list[Spent]]]:
-    if name:
-        ids = [(yield from rollouts.resolve(name))]
+def _read(arguments: argparse.Namespace) -> Plan[dict[str, list[Spent]]]:
+    if arguments.rollout:
+        ids = [(yield from rollouts.resolve(arguments.rollout))]
     else:
-        ids = [one.id for one in (yield from rollouts.all_rollouts(task))]
-    return (yield from cost.of(ids))
+        ids = [one.id for one in (yield from rollouts.all_rollouts(arguments.task))]
+    if not arguments.with_past:
+        return (yield from cost.of(ids))
+    found: dict[str, list[Spent]] = {}
+    for id in ids:
+        found[id] = yield from cost.with_past(id)
+    return found
 
 
 def _table(lines: list[tuple[str, Spent]]) -> None:

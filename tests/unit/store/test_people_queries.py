@@ -51,6 +51,24 @@ def test_a_branch_has_the_scores_of_the_past_that_it_shares(written: WrittenHome
     assert [one.score for one in read(written, scores.history(["root"], 2))["root"]] == [30, 40]
 
 
+def test_what_the_past_of_a_branch_cost_counts_where_it_is_asked_for(
+    written: WrittenHome,
+) -> None:
+    written.rollout("root")
+    for step, words in ((1, "one two"), (2, "three"), (3, "four five six")):
+        written.guide("root", f"g{step}", words)
+        written.step("root", step)
+        written.deliver("root", step, f"g{step}")
+    written.look("root", "ada", verified=1, active_us=60)
+    written.rollout("limb", parent="root", parent_step=2)
+    written.guide("limb", "g9", "seven")
+    written.look("limb", "ben", active_us=5)
+    own = read(written, cost.of(["limb"]))["limb"]
+    assert [(one.name, one.words, one.active_us) for one in own] == [("ben", 0, 5), ("ada", 1, 0)]
+    line = read(written, cost.with_past("limb"))
+    assert [(one.name, one.words, one.active_us) for one in line] == [("ada", 4, 60), ("ben", 0, 5)]
+
+
 ACTED = {
     "a call on one line": (sample(calls=(RUN,)), "run_command command=python train.py --fast"),
     "several calls": (sample(calls=(EVAL, EVAL)), "eval; eval"),

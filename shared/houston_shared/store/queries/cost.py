@@ -6,7 +6,8 @@ import msgspec
 
 from houston_shared.store import journal
 from houston_shared.store.plan import Ask, Plan
-from houston_shared.store.queries import looking
+from houston_shared.store.queries import lineage, looking
+from houston_shared.store.queries.looking import Look
 from houston_shared.word_count import words
 
 CHUNK = 500
@@ -39,41 +40,77 @@ class _Said(msgspec.Struct, frozen=True):
         return self.words or (0 if self.text == journal.ERASED else words(self.text))
 
 
+_Found = dict[tuple[str, bool], Spent]
+"""By name, and whether it is the kernel's word."""
+
+
 def of(rollouts: Sequence[str]) -> Plan[dict[str, list[Spent]]]:
     """By rollout, everybody who looked or spoke, who spent most time first."""
-    found: dict[str, dict[tuple[str, bool], Spent]] = {one: {} for one in rollouts}
+    found: dict[str, _Found] = {one: {} for one in rollouts}
     for look in (yield from looking.everybody()):
         if look.rollout in found:
-            key = look.name, bool(look.verified)
-            had = found[look.rollout].get(key) or Spent(*key)
-            found[look.rollout][key] = msgspec.structs.replace(
-                had,
-                active_us=had.active_us + look.active_us,
-                looked_us=had.looked_us + look.looked_us,
-                visits=had.visits + look.visits,
-            )
+            _looked(found[look.rollout], look)
     for start in range(0, len(rollouts), CHUNK):
-        yield from _spoken(list(rollouts[start : start + CHUNK]), found)
-    return {
-        rollout: sorted(by.values(), key=lambda one: (-one.active_us, -one.words, one.name))
-        for rollout, by in found.items()
-    }
+        chunk = tuple(rollouts[start : start + CHUNK])
+        marks = ", ".join("?" * len(chunk))
+        for rollout, said in (yield from _spoken(f"rollout IN ({marks})", chunk)):
+            _said(found[rollout], said)
+    return {rollout: _sorted(by) for rollout, by in found.items()}
 
 
-def _spoken(rollouts: list[str], found: dict[str, dict[tuple[str, bool], Spent]]) -> Plan[None]:
-    marks = ", ".join("?" * len(rollouts))
+def with_past(rollout: str) -> Plan[list[Spent]]:
+    """The same of one rollout and of the past that it shares, for a branch.
+
+    Of that past, the words that were heard in it, and all the time spent at the rollouts that had
+    it: presence has no steps.
+    """
+    found: _Found = {}
+    parts = yield from lineage.stretches(rollout)
+    for part in parts:
+        for look in (yield from looking.everybody(part.rollout)):
+            _looked(found, look)
+        mine = part.rollout == rollout
+        heard = "rollout = ?" if mine else "rollout = ? AND delivered_step <= ?"
+        values = (part.rollout,) if mine else (part.rollout, part.last)
+        for _, said in (yield from _spoken(heard, values)):
+            _said(found, said)
+    return _sorted(found)
+
+
+def _looked(found: _Found, look: Look) -> None:
+    key = look.name, bool(look.verified)
+    had = found.get(key) or Spent(*key)
+    found[key] = msgspec.structs.replace(
+        had,
+        active_us=had.active_us + look.active_us,
+        looked_us=had.looked_us + look.looked_us,
+        visits=had.visits + look.visits,
+    )
+
+
+def _said(found: _Found, said: Spent) -> None:
+    had = found.get((said.name, said.verified)) or Spent(said.name, said.verified)
+    found[said.name, said.verified] = msgspec.structs.replace(
+        had, messages=had.messages + said.messages, words=had.words + said.words
+    )
+
+
+def _spoken(condition: str, values: tuple[object, ...]) -> Plan[list[tuple[str, Spent]]]:
+    """By rollout, one for each message."""
     rows = yield Ask(
         "SELECT rollout, author, verified, text_seq FROM guidance"
-        f" WHERE rollout IN ({marks}) AND state <> 'withdrawn'",
-        tuple(rollouts),
+        f" WHERE {condition} AND state <> 'withdrawn'",
+        values,
     )
     events = yield from journal.by_seq([row[3] for row in rows])
+    found: list[tuple[str, Spent]] = []
     for rollout, author, verified, seq in rows:
         said = _Said("")
         if event := events.get(seq):
             said = yield from journal.record(event, _Said, said)
-        key = author, bool(verified)
-        had = found[rollout].get(key) or Spent(*key)
-        found[rollout][key] = msgspec.structs.replace(
-            had, messages=had.messages + 1, words=had.words + said.count
-        )
+        found.append((rollout, Spent(author, bool(verified), messages=1, words=said.count)))
+    return found
+
+
+def _sorted(found: _Found) -> list[Spent]:
+    return sorted(found.values(), key=lambda one: (-one.active_us, -one.words, one.name))
