@@ -160,6 +160,10 @@ def _noted(one: bodies.Bookmarked | bodies.Claimed) -> Record:
     return msgspec.structs.replace(one, note=ERASED if one.note else "")
 
 
+def _judged(one: bodies.VerdictGiven) -> Record:
+    return msgspec.structs.replace(one, reason=ERASED if one.reason else "")
+
+
 _RULES: dict[str, Callable[[Any], Any]] = {
     "head": _head,
     "sample": _sample,
@@ -171,4 +175,5 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "edit": _said,
     "bookmark": _noted,
     "claim": _noted,
+    "verdict": _judged,
 }
