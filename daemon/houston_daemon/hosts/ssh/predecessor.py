@@ -8,7 +8,6 @@ leases, and one that was moved is another.
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import time
@@ -19,6 +18,7 @@ import msgspec
 
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.processes import ProcessKey
+from houston_daemon.hosts.ssh.turns import locked
 from houston_shared.errors import ExitCode, HoustonError
 
 _PATIENCE_SECONDS = 2.0
@@ -76,21 +76,13 @@ def _turn(note: Path) -> Iterator[None]:
     descriptor = os.open(note.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + _TURN_SECONDS
-        while not _locked(descriptor):
+        while not locked(descriptor):
             if time.monotonic() > deadline:
                 raise HoustonError(f"Another process has held {note.stem} there for ten seconds.")
             time.sleep(0.02)
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _noted(note: Path) -> _Note | None:

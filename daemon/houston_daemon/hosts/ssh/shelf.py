@@ -106,7 +106,10 @@ class Shelf:
         """Whether these are pieces of a parcel, or it is being unpacked, or removed already."""
         if name.startswith("gone."):
             return True
-        since = time.time() - self.of(name).stat().st_mtime
+        try:
+            since = time.time() - self.of(name).stat().st_mtime
+        except FileNotFoundError:  # pieces that have just become a parcel
+            return True
         return "." in name and since < _COMING_SECONDS
 
     def _need(self, name: str) -> None:

@@ -26,7 +26,7 @@ async def turn(shared: Path) -> AsyncIterator[None]:
     descriptor = os.open(shared.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         end = time.monotonic() + _LONGEST_SECONDS
-        while not (shared.exists() or _locked(descriptor)):
+        while not (shared.exists() or locked(descriptor)):
             if time.monotonic() > end:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -35,7 +35,8 @@ async def turn(shared: Path) -> AsyncIterator[None]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def locked(descriptor: int) -> bool:
+    """Whether the turn that the file stands for is ours now, or was before."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
