@@ -38,9 +38,14 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write the file."""
     with Reader(loaded.home) as reader:
         rollout, place = reader.run(_place(arguments))
+    into = Path(arguments.into)
     try:
-        with Path(arguments.into).open("xb") as file:
-            asyncio.run(_read(place, rollout, arguments, file))
+        with into.open("xb") as file:
+            try:
+                asyncio.run(_read(place, rollout, arguments, file))
+            except BaseException:
+                into.unlink()  # a part of it would pass for all, and be in the next try's way
+                raise
     except OSError as problem:
         raise HoustonError(
             f"{arguments.into} cannot be written: {problem.strerror}.", NOTHING

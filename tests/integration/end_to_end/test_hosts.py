@@ -171,6 +171,9 @@ def _looked_at_from_here(station: Station, sshd: Sshd, rollout: str) -> None:
     assert "its log is on the host gpu2, not here" in shown and "cannot be reached" in shown
     refused = station.run("rollout", "restore", rollout, "--at", "1", "--into", "no", code=75)
     assert "gpu2 cannot be reached" in refused.stderr
+    words = ("rollout", "printed", rollout, "main", "--host", "gpu2", "--into", "log")
+    assert "gpu2 cannot be reached" in station.run(*words, code=75).stderr
+    assert not (station.folder / "no").exists() and not (station.folder / "log").exists()
     said = _clean(station, rollout).stdout
     assert "gpu2 cannot be reached" in said and f"rollouts/{rollout} stays" in said
     assert (there / "workspace").exists()

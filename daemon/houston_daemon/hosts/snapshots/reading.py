@@ -26,7 +26,7 @@ def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) 
     still is what it was (size and time). Raises HoustonError when there is no such snapshot, or no
     room for it; an `into` that was not there, or empty, is so again.
     """
-    before = _standing(into)
+    before = standing(into)
     try:
         repo = pygit2.Repository(str(shadow))
         found = repo[commit]
@@ -35,12 +35,12 @@ def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) 
             lost = _from_live(lost, about_of(found).beside, live, into)
         return lost
     except OSError as problem:
-        _take_away(into, before)
+        take_away(into, before)
         raise HoustonError(
             f"{into} cannot be written: {problem.strerror}.", "No workspace was made."
         ) from problem
     except (KeyError, ValueError, pygit2.GitError) as problem:
-        _take_away(into, before)
+        take_away(into, before)
         raise HoustonError(
             f"The snapshot {commit[:12]} in {shadow} cannot be brought back: {_why(problem)}.",
             "No workspace was made.",
@@ -48,7 +48,7 @@ def bring_back(shadow: Path, commit: str, into: Path, live: Path | None = None) 
         ) from problem
 
 
-def _standing(into: Path) -> str:
+def standing(into: Path) -> str:
     """What there is of a folder: `missing`, `empty`, or `full` for all else."""
     try:
         return "full" if any(into.iterdir()) else "empty"
@@ -58,7 +58,7 @@ def _standing(into: Path) -> str:
         return "full"
 
 
-def _take_away(into: Path, before: str) -> None:
+def take_away(into: Path, before: str) -> None:
     """Remove what was begun, but nothing where something stood before."""
     if before == "full":
         return

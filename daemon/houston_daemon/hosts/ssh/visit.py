@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from houston_daemon.hosts.errors import HostAway
 from houston_daemon.hosts.freeing import Freed
+from houston_daemon.hosts.snapshots.reading import standing, take_away
 from houston_daemon.hosts.ssh import messages as m
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.there import There
@@ -50,8 +51,18 @@ class Machines:
 async def bring_back(there: There, rollout: str, commit: str, into: Path) -> list[str]:
     """Make the folder `into` what the workspace there was; the paths that it lacks.
 
-    Raises HoustonError, also where the machine is away, and as `unpack` does.
+    Raises HoustonError, also where the machine is away, and as `unpack` does; an `into` that was
+    not there, or empty, is so again.
     """
+    before = standing(into)
+    try:
+        return await _brought(there, rollout, commit, into)
+    except BaseException:
+        take_away(into, before)
+        raise
+
+
+async def _brought(there: There, rollout: str, commit: str, into: Path) -> list[str]:
     into.parent.mkdir(parents=True, exist_ok=True)
     async with _reached(there, _hello(there, rollout, reads=True)) as host:
         made: m.Packed = await _asked(host, m.Pack(commit=commit), m.Packed)
