@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,14 @@ class Server:
     def start(self, change: Callable[[str], str] = lambda text: text) -> None:
         self.file.write_text(change(SERVER.replace("8900", str(self.port))))
         self.process = subprocess.Popen([sys.executable, self.file], stderr=subprocess.DEVNULL)
-        for _ in range(200):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
             with socket.socket() as trial:
                 if trial.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             assert self.process.poll() is None
-            import time
-
             time.sleep(0.02)
+        raise AssertionError("the simulator does not listen")
 
     def stop(self) -> None:
         if self.process:

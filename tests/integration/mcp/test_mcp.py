@@ -43,14 +43,24 @@ def reached(name: str) -> Iterator[str]:
         port = found.getsockname()[1]
     words = [sys.executable, str(SERVER), str(port), name, "/nowhere"]
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    for _ in range(400):
+    try:
+        _until_there(process, port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _until_there(process: "subprocess.Popen[bytes]", port: int) -> None:
+    """Its packages take seconds to import, and many where others work beside it."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, "the server has ended"
         with socket.socket() as trial:
             if trial.connect_ex(("127.0.0.1", port)) == 0:
-                break
+                return
         time.sleep(0.025)
-    yield f"http://127.0.0.1:{port}/mcp"
-    process.kill()
-    process.wait()
+    raise AssertionError("the server does not listen")
 
 
 class World:
