@@ -84,6 +84,10 @@ async def test_half_a_character_is_no_reason_to_end(server: ChatServer) -> None:
     """Two halves in two events are one character; one alone is none that could be stored."""
     server.answers = [[delta(content="a\ud83e"), delta(content="\udd8a b\ud800"), delta("stop")]]
     assert (await sampled(engine(server))).text == "a\U0001f98a b\ufffd"
+    parts = [tool('{"command": "a\ud83e'), tool('\udd8a"}'), delta("tool_calls")]
+    server.answers = [parts]
+    (call,) = (await sampled(engine(server))).calls or ()
+    assert call.arguments == {"command": "a\U0001f98a"}
 
 
 async def test_what_does_not_pass_is_unavailable_after_bounded_tries(server: ChatServer) -> None:

@@ -208,14 +208,14 @@ def _extend(calls: dict[int, list[str]], part: Mapping[str, Any]) -> None:
     function = part.get("function") or {}
     call = calls.setdefault(int(part.get("index") or 0), ["", "", ""])
     call[0] = str(part.get("id") or call[0])
-    call[1] = function.get("name") or call[1]
-    call[2] += function.get("arguments") or ""
+    call[1] = _text(function.get("name")) or call[1]
+    call[2] += _text(function.get("arguments"))
 
 
 def _calls(partial: _Partial, step: int) -> Sequence[Call]:
     # Some endpoints count their ids from zero in every answer; ours are unique in a rollout.
     return tuple(
-        _call(f"{step}.{place}" if step else id or f"0.{place}", name, text)
+        _call(f"{step}.{place}" if step else id or f"0.{place}", _joined([name]), _joined([text]))
         for place, (_, (id, name, text)) in enumerate(sorted(partial.calls.items()))
     )
 
