@@ -87,7 +87,7 @@ class Seat:
         """Wait until something is so."""
         waited = 0.0
         while not condition():
-            assert waited < SECONDS, f"not within {SECONDS} s: {what}\n{self.text()}"
+            assert waited < SECONDS, f"not within {SECONDS} s: {what}\n{self.said()}"
             await self.pilot.pause(0.05)
             waited += 0.05
 

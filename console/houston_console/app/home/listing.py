@@ -172,6 +172,7 @@ class HomeList(LineView):
 
     def on_click(self, event: Any) -> None:
         """A click on the rollout at the cursor opens it; on another, it goes there."""
+        event.prevent_default()  # the list's own, which knows of no second lines
         at = round(self.scroll_y) + event.get_content_offset_capture(self).y
         if at >= len(self._lines):
             return

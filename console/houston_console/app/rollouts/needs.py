@@ -27,8 +27,10 @@ from houston_shared.store.queries import home as homes
 from houston_shared.store.queries import people
 from houston_shared.task import Budget
 
-REST_SECONDS = 1.0
-"""Between two reads at least, and twenty times as long as a read took."""
+REST_SECONDS = 0.5
+"""Between two reads at least, and several times as long as a read took."""
+RESTS = 4
+MOST_REST_SECONDS = 5.0
 LATER_SECONDS = 15.0
 """Between two reads at most: visits end and guidance waits without a commit."""
 
@@ -117,7 +119,7 @@ class Needs:
             except HoustonError as problem:
                 self._failed(problem)
             took = time.monotonic() - begun
-            await asyncio.sleep(max(REST_SECONDS, 20 * took))
+            await asyncio.sleep(min(MOST_REST_SECONDS, max(REST_SECONDS, RESTS * took)))
             try:
                 await asyncio.wait_for(self._woken.wait(), LATER_SECONDS)
             except TimeoutError:

@@ -1,0 +1,167 @@
+"""Home: who needs me? What stands first, how it is found, and that it stays under the cursor."""
+
+from collections.abc import Sequence
+
+from houston_console.app.home.listing import HomeList
+from tests.console import crowd
+from tests.console.conftest import SMALL, WIDE, Seat, Sit
+from tests.console.homes import HomeBuilder
+
+
+def ids(seat: Seat) -> list[str]:
+    return [row.id for row in seat.app.at_home.listed.rows if row.id]
+
+
+def line_of(seat: Seat, rollout: str) -> int:
+    """The line of the screen on which a rollout stands."""
+    listed = seat.app.at_home.listed
+    at = listed.line_of(rollout)
+    assert at is not None
+    return at - round(listed.scroll_y)
+
+
+async def _board(seat: Seat, names: Sequence[str], what: str) -> None:
+    await seat.until(lambda: [name for name in ids(seat) if name in names] == list(names), what)
+
+
+def _three(builder: HomeBuilder) -> None:
+    with builder.bulk():
+        for name in ("t-one", "t-two", "u-three"):
+            builder.start(name, name[0])
+            builder.whole(name, 1, "works")
+
+
+def _needy(builder: HomeBuilder, rollout: str, step: int) -> None:
+    reasons = {"error_streak": "4 steps in a row"}
+    builder.whole(rollout, step, "fails", attention=tuple(reasons), reasons=reasons)
+
+
+async def test_who_names_no_rollout_begins_at_home_and_comes_back_to_it(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _three(builder)
+    _needy(builder, "t-one", 2)
+    for size in (WIDE, SMALL):
+        async with sit(builder.home, size=size, at_home=True) as seat:
+            assert ids(seat) == ["t-one", "u-three", "t-two"]
+            assert "error streak: 4 steps in a row" in seat.text(HomeList)
+            assert "1 of 3 need somebody" in seat.frame("#home")
+            assert seat.app.watching.source is None  # nobody has looked at anything yet
+            await seat.press("j", "enter")
+            assert seat.app.screen is seat.app.watching
+            assert seat.app.state.selected == "u-three"
+            await seat.press("g", "0")
+            assert seat.app.screen is seat.app.at_home
+            assert seat.app.at_home.listed.chosen == "u-three"
+            await seat.press("escape")  # back to the rollout as it was left
+            assert (seat.app.screen, seat.transcript.cursor) == (seat.app.watching, 0)
+            await seat.press("backspace", "1", "enter")
+            assert seat.app.state.selected == "t-one"
+
+
+async def test_keys_behind_the_choice_are_for_the_rollout(builder: HomeBuilder, sit: Sit) -> None:
+    _three(builder)
+    async with sit(builder.home, at_home=True) as seat:
+        first = ids(seat)[0]
+        await seat.press("enter", "i", *"hear")
+        assert seat.app.watching.guidance.composer.text == "hear"
+        assert f"Say to {first}" in seat.frame("#guidance")
+
+
+async def test_a_single_rollout_is_opened_by_itself(builder: HomeBuilder, sit: Sit) -> None:
+    builder.start("r")
+    async with sit(builder.home, "") as seat:
+        assert seat.app.screen is seat.app.watching
+        assert seat.app.state.selected == "r"
+
+
+async def test_what_is_read_keeps_its_place_while_the_order_changes(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _three(builder)
+    async with sit(builder.home, at_home=True) as seat:
+        await _board(seat, ["u-three", "t-two", "t-one"], "the newest first")
+        await seat.press("j")
+        before = line_of(seat, "t-two")
+        _needy(builder, "t-one", 2)
+        await _board(seat, ["t-one", "t-two", "u-three"], "the needy one is first")
+        assert seat.app.at_home.listed.chosen == "t-two"
+        assert line_of(seat, "t-two") == before
+        with builder.bulk():
+            builder.start("t-four", "t")
+            builder.state("t-four", "failed", "worker", "no engine")
+        await _board(seat, ["t-four", "t-two", "t-one", "u-three"], "one more above")
+        assert line_of(seat, "t-two") == before
+        assert seat.app.at_home.listed.chosen == "t-two"
+
+
+async def test_rollouts_are_found_by_words_by_task_and_by_number(
+    tmp_path: object, builder: HomeBuilder, sit: Sit
+) -> None:
+    with builder.bulk():
+        for number in range(1, 31):
+            name = f"{'ab'[number % 2]}-{number:02}"
+            builder.start(name, "ab"[number % 2])
+            builder.whole(name, 1, "works", (("run_command", {"command": f"python 训练{number}"}),))
+        builder.state("a-04", "failed", "worker", "out of memory")
+    async with sit(builder.home, size=SMALL, at_home=True) as seat:
+        listed = seat.app.at_home.listed
+        assert ids(seat)[:2] == ["a-04", "a-30"]
+        await seat.press("2", "9")
+        assert listed.chosen == ids(seat)[28]
+        assert line_of(seat, listed.chosen) < listed.size.height - 1  # both of its lines are seen
+        await seat.press("slash", *"out", "space", *"mem")
+        assert ids(seat) == ["a-04"]
+        await seat.press("backspace", "escape")
+        assert len(ids(seat)) == 30
+        await seat.press("slash", *"nobody", "enter")
+        assert "no rollout holds these words" in seat.text(HomeList)
+        await seat.press("escape", "slash", *"b-0", "enter")
+        assert ids(seat) == ["b-09", "b-07", "b-05", "b-03", "b-01"]
+        await seat.press("escape", "t", "g")
+        assert [row.task for row in listed.rows if not row.id] == ["a", "b"]
+        assert listed.rows[1].id == "a-04"
+        assert "15 rollouts, 1 needs somebody" in seat.lines(HomeList)[0]
+        await seat.press("j", "G")
+        assert listed.chosen == "b-01"
+        assert "01" in seat.lines(HomeList)[-2]
+
+
+async def test_a_thousand_rollouts_are_listed_and_gone_through(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    with builder.bulk():
+        for number in range(1, 1001):
+            builder.start(f"t-{number:04}", "t")
+    async with sit(builder.home, at_home=True) as seat:
+        listed = seat.app.at_home.listed
+        assert len(listed.rows) == 1000
+        await seat.press("G")
+        assert listed.chosen == "t-0001"
+        await seat.press("k", "pageup", "slash", *"0077")
+        assert ids(seat) == ["t-0077"]
+        await seat.press("enter", "enter")
+        assert seat.app.state.selected == "t-0077"
+
+
+async def test_a_click_goes_there_and_another_opens(builder: HomeBuilder, sit: Sit) -> None:
+    _three(builder)
+    async with sit(builder.home, at_home=True) as seat:
+        for chosen in ("t-two", "t-two"):
+            await seat.pilot.click(HomeList, offset=(20, 3))  # the second of its lines
+            await seat.press()
+            assert seat.app.at_home.listed.chosen == chosen
+        await seat.until(lambda: seat.app.state.selected == "t-two", "opened")
+
+
+async def test_the_card_says_what_attention_a_rollout_has_cost(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _three(builder)
+    crowd.seen(builder, "t-one", builder.seq, 60 * crowd.MINUTE)
+    builder.say("t-one", "g", "one two three", author="ben")
+    async with sit(builder.home, at_home=True) as seat:
+        await seat.press("G")
+        await seat.until(lambda: "attention: you 42 min; ben 3 words" in seat.text("#home-card"))
+        await seat.press("enter")
+        await seat.until(lambda: "ben 3 words" in seat.text("#facts"), "beside the rollout too")

@@ -1,0 +1,164 @@
+"""Several people: who is where, who looks after what, notes handed on; what is refused is said."""
+
+import os
+from typing import Any
+
+from houston_console.app.asking import Question
+from houston_console.app.dialogs import Confirm
+from houston_shared import wire
+from houston_shared.person import myself
+from houston_shared.records import Head
+from tests.console.conftest import SMALL, LiveStation, Seat, Sit
+
+
+async def _is_live(seat: Seat) -> None:
+    await seat.until(lambda: seat.app.state.link == "live", "live")
+
+
+def _claim(live: LiveStation, rollout: str, name: str, **fields: Any) -> None:
+    message = wire.Claim(request=os.urandom(8).hex(), rollout=rollout, claimed=name, **fields)
+    assert isinstance(live.person().ask(message), wire.Done)
+
+
+def _holds(live: LiveStation) -> list[tuple[Any, ...]]:
+    return live.query("SELECT rollout, holder FROM claims ORDER BY rollout")
+
+
+def _work(live: LiveStation) -> str:
+    worker = live.working()
+    worker.say(wire.StoreHead, head=Head(
+        system="You work.", task="Look around.", tools=(), rendered="", token_ids=None,
+        dialect="chatml-json", tokenizer="",
+    ))  # fmt: skip
+    worker.step(1)
+    return str(worker.rollout)
+
+
+async def test_where_a_console_looks_is_known_to_others_and_ends_when_it_leaves(
+    live: LiveStation, sit: Sit
+) -> None:
+    first, second = _work(live), _work(live)
+    looks = "SELECT rollout, step, here FROM looks ORDER BY last"
+    async with sit(live.home, at_home=True) as seat:
+        await _is_live(seat)
+        seen = "SELECT name, rollout FROM annotators"
+        await seat.until(lambda: live.query(seen) == [(myself().name, "")], "at home")
+        await seat.press("1", "enter")
+        opened = seat.app.state.selected
+        assert opened in (first, second)
+        await seat.until(lambda: live.query(looks) == [(opened, 1, 1)], "at a rollout")
+        await seat.press("0")
+        await seat.until(lambda: live.query(looks) == [(opened, 1, 0)], "gone from it")
+        await seat.press("escape")
+        await seat.until(lambda: live.query(looks) == [(opened, 1, 1)], "back")
+    live.stop()  # writes what it knows
+    assert live.query(looks) == [(opened, 1, 0)]
+    live.again()
+
+
+async def test_others_are_seen_at_home_and_beside_the_rollout(live: LiveStation, sit: Sit) -> None:
+    first, _ = _work(live), _work(live)
+    ben = live.person()
+    assert isinstance(
+        ben.ask(wire.Present(rollout=first, step=1, active=True, claimed="ben")), wire.Done
+    )
+    async with sit(live.home, size=SMALL, at_home=True) as seat:
+        await seat.until(lambda: "◉ben?" in seat.text("#home-list"), "who is there")
+    async with sit(live.home, first, SMALL) as seat:
+        await seat.until(lambda: "ben? at step 1" in seat.text("#people"), "beside it too")
+        ben.ask(wire.Present(rollout="", claimed="ben"))
+        await seat.until(lambda: not seat.app.watching.since.people.display, "gone: no line")
+
+
+async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
+    live: LiveStation, sit: Sit
+) -> None:
+    one, _ = _work(live), _work(live)
+    me = myself().name
+    async with sit(live.home, one) as seat:
+        await _is_live(seat)
+        await seat.until(lambda: seat.app.state.need(one), "judged")
+        await seat.press("c")
+        await seat.until(lambda: _holds(live) == [(one, me)], "claimed")
+        await seat.until(lambda: "⚑ you since" in seat.text("#people"), "shown here")
+        await seat.press("0")
+        await seat.until(lambda: "⚑you" in seat.text("#home-list"), "shown at home")
+        assert "you look after 1" in seat.frame("#home")
+        assert seat.app.at_home.listed.chosen == one
+        await seat.press("c")
+        assert isinstance(seat.app.screen, Question)
+        await seat.press("escape")
+        assert _holds(live) == [(one, me)]  # leaving the question leaves the claim
+        await seat.press("c", *"stale", "enter")
+        await seat.until(lambda: _holds(live) == [(one, "")], "released")
+        await seat.until(lambda: "Your note waits" in seat.said(), "said")
+        _claim(live, one, "ben")
+        await seat.until(lambda: "⚑ben?" in seat.text("#home-list"), "another holds it")
+        await seat.press("c")
+        assert isinstance(seat.app.screen, Confirm)
+        await seat.press("n")
+        assert _holds(live) == [(one, "ben")]
+        await seat.press("c", "y")
+        await seat.until(lambda: _holds(live) == [(one, me)], "taken over")
+
+
+async def test_a_note_is_shown_to_who_comes_next_until_it_was_seen(
+    live: LiveStation, sit: Sit
+) -> None:
+    one, _ = _work(live), _work(live)
+    _claim(live, one, "ben")
+    _claim(live, one, "ben", note="It waits for the index. " * 12, release=True)
+    async with sit(live.home, at_home=True) as seat:
+        await seat.until(lambda: "✉" in seat.text("#home-list"), "at home")
+    async with sit(live.home, one) as seat:
+        await seat.until(lambda: "ben left a note" in seat.text("#people"), "above the steps")
+        assert "in full under 1" in seat.text("#people")
+        await _is_live(seat)
+        await seat.press("j")
+        seen = "SELECT seen_at > 0 FROM looks WHERE here = 1"
+        await seat.until(lambda: live.query(seen) == [(1,)], "seen")
+        assert "ben left a note" in seat.text("#people")  # as long as this visit lasts
+    live.stop()
+    _past(live)
+    live.again()
+    async with sit(live.home, one) as seat:
+        await seat.until(lambda: seat.app.watching.since._known, "read")
+        await seat.until(lambda: seat.app.state.need(one), "judged")
+        await seat.press("j")
+        assert not seat.app.watching.since.people.display
+
+
+def _past(live: LiveStation) -> None:
+    """As if an hour had gone by since anybody looked."""
+    import sqlite3
+
+    connection = sqlite3.connect(live.home.database)
+    with connection:
+        connection.execute("UPDATE looks SET last = last - 3600000000")
+    connection.close()
+
+
+async def test_what_the_daemon_refuses_is_said(live: LiveStation, sit: Sit) -> None:
+    one, other = _work(live), _work(live)
+    async with sit(live.home, one) as seat:
+        await _is_live(seat)
+        await seat.press("g", "plus")
+        assert "Go to the step after which" in seat.said()
+        await seat.press("f", "plus")
+        assert isinstance(seat.app.screen, Question)
+        await seat.press("shift+tab", "backspace", *"99", "enter")
+        assert "no number from 1 to 16" in seat.said()
+        await seat.press("plus", *"try it", "enter")
+        await seat.until(lambda: "No branch was started" in seat.said(), "refused")
+        await seat.until(lambda: seat.app.state.need(one), "judged")
+        stale = seat.app.state.need(one)
+        assert stale is not None
+        _claim(live, one, "ben")
+        seat.app.state.seq = 1  # as of before ben's claim
+        seat.app.watching._claiming.toggle(one, stale.standing.holding, seat.app.state)
+        await seat.until(lambda: "ben claimed" in seat.said(), "refused")
+        await seat.press("0", "2", "p")
+        chosen = seat.app.at_home.listed.chosen
+        state = "SELECT state FROM rollouts WHERE id = ?"
+        await seat.until(lambda: live.query(state, chosen) == [("paused",)], "paused from home")
+        assert chosen in (one, other)
