@@ -74,6 +74,7 @@ COMMANDS = _commands(
     ("claim", "houston_console.headless.claim", "look after a rollout; leave a note"),
     ("steps", "houston_console.headless.steps", "the steps of a rollout"),
     ("context", "houston_console.headless.context", "what the model saw at a step"),
+    ("files", "houston_console.headless.files", "files that were changed, with diffs; searches"),
     ("search", "houston_console.headless.search", "find text in all rollouts"),
     ("tail", "houston_console.headless.tail", "follow steps as they come"),
     ("console", "houston_console.app.command", "the annotators' screen"),

@@ -8,14 +8,11 @@ from houston_console.app.dialogs import Help
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import plain, width_of
 from houston_console.app.eye.eye import Eye
-from houston_console.app.files.area import DiffText, FileList
 from houston_console.app.terminals.area import TerminalText
 from houston_shared.command import main
-from houston_shared.records import FileChange, TerminalSpan
+from houston_shared.records import TerminalSpan
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
-
-DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n same\n-old line\n+new line\n"
 
 
 async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Sit) -> None:
@@ -78,48 +75,6 @@ async def test_the_eye_says_that_an_engine_gives_no_ids(builder: HomeBuilder, si
         assert "–" not in facts
         await seat.press("3")
         await seat.until(lambda: "no token ids" in seat.text("#eye-text"), "said there too")
-
-
-async def test_a_diff_follows_the_step_and_every_file_has_its_history(
-    builder: HomeBuilder, sit: Sit
-) -> None:
-    change = FileChange(path="x.py", kind="changed", added=1, removed=1, diff=DIFF)
-    other = FileChange(path="pic.png", kind="added", added=0, removed=0, note="binary")
-    with builder.bulk():
-        builder.start("r")
-        builder.whole("r", 1, "edits", files=(change,))
-        builder.whole("r", 2, "draws", files=(other,))
-        builder.whole("r", 3, "edits again", files=(change,))
-        builder.whole("r", 4, "looks")
-    async with sit(builder.home) as seat:
-        rows = seat.lines(FileList)
-        assert rows[0].split() == ["±", "x.py", "2×", "+2", "−2", "3"]
-        assert rows[1].split()[:2] == ["+", "pic.png"]
-        assert seat.lines(DiffText)[0].startswith("step 3 x.py")
-        assert "−old line" in seat.text(DiffText)
-        assert "+new line" in seat.text(DiffText)
-        await seat.press("k", "k")
-        await seat.until(lambda: "binary" in seat.text(DiffText), "the diff of step 2")
-        await seat.press("4", "enter")
-        shown = seat.text(DiffText)
-        assert shown.index("step 3 x.py") < shown.index("step 1 x.py")
-        await seat.press("enter")
-        await seat.until(lambda: seat.transcript.cursor == 3, "at the step of the change")
-
-
-async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, sit: Sit) -> None:
-    found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
-    with builder.bulk():
-        builder.start("r")
-        call = ("search_dir", {"query": "tokenize"})
-        builder.whole("r", 1, "", (call,), ("7 hits",), result=found)
-        builder.whole("r", 2, "looks")
-    async with sit(builder.home) as seat:
-        await seat.press("4", "right")
-        assert seat.lines(FileList)[0].split() == ["⌕", "search_dir", "tokenize", "7", "found", "1"]
-        assert "7 hits" in seat.text(DiffText)
-        await seat.press("enter")
-        await seat.until(lambda: seat.transcript.cursor == 1, "at the step of the search")
 
 
 def _terminal(builder: HomeBuilder, tmp_path: Path) -> Path:

@@ -30,6 +30,11 @@ Tone = Literal[
     "added",
     "removed",
     "hunk",
+    "code_comment",
+    "code_keyword",
+    "code_name",
+    "code_number",
+    "code_string",
 ]
 NAME_END = 7
 """Cells of a name's end that are kept when it is cut."""

@@ -98,6 +98,8 @@ THEMES = (DARK, LIGHT, COLOUR_BLIND, ANSI)
 DEFAULT = DARK.name
 
 
+GROUND = 0.14
+"""How much of its colour a ground behind text has."""
 DIM = 0.3
 """From here on a colour that is mixed with the ground is one that a terminal dims."""
 
@@ -113,6 +115,10 @@ class Palette:
     """The same while another area has the focus."""
     hit: Style
     """A place that a search found."""
+    added: Style
+    """Over what a change added: a ground; the terminal's own colours have none that is quiet."""
+    removed: Style
+    """Over what it took away."""
 
     def strip(self, parts: Line, width: int, base: Style, over: Style | None = None) -> Strip:
         """A line as what Textual draws, `width` cells; `over` lies under the tones."""
@@ -175,6 +181,11 @@ def palette(variables: dict[str, str]) -> Palette:
         "added": style("success"),
         "removed": style("error"),
         "hunk": style("primary", 0.35),
+        "code_comment": style("foreground", 0.45),
+        "code_keyword": style("primary"),
+        "code_name": style("foreground", bold=True),
+        "code_number": style("secondary"),
+        "code_string": style("accent", 0.2),
     }
     return Palette(
         tones=tones,
@@ -187,4 +198,12 @@ def palette(variables: dict[str, str]) -> Palette:
         hit=Style(color="black", bgcolor="yellow")
         if own
         else Style(color=ground.rich_color, bgcolor=colour["accent"].rich_color),
+        added=_ground(ground, colour["success"]),
+        removed=_ground(ground, colour["error"]),
     )
+
+
+def _ground(surface: Color, colour: Color) -> Style:
+    if surface.ansi is not None or colour.ansi is not None:
+        return Style(color=colour.rich_color)
+    return Style(bgcolor=surface.blend(colour, GROUND).rich_color)

@@ -1,7 +1,8 @@
 """Files and searches: a list of either above, and below it the diffs or results that belong to it.
 
-While nothing was chosen the diffs are those of the step at the trajectory's cursor (or of the last
-step before it that changed a file), so that reading the trajectory shows what it did to files.
+While no file was chosen the diffs are those of the step at the trajectory's cursor (or of the last
+step before it that changed a file), so that reading the trajectory shows what it did to files. Of a
+file that was chosen every change is listed, and below it the diff of the one at the cursor.
 """
 
 import asyncio
@@ -14,104 +15,58 @@ from textual.message import Message
 
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.drawing.lines import Line, line, span
 from houston_console.app.files import plans
-from houston_console.app.files.lines import change_lines, file_line, search_line
-from houston_console.app.files.plans import FileRow, StepChange
+from houston_console.app.files.lines import file_line, made_line, read, search_line
+from houston_console.app.files.view import DiffText
 from houston_console.app.keys import bindings
 from houston_console.app.messages import Failed, GoTo, say
 from houston_console.app.source import RolloutSource
 from houston_shared.errors import HoustonError
-from houston_shared.store.queries import world
+from houston_shared.store.queries import file_history
+from houston_shared.store.queries.file_history import DIFFS, FileRow, Made
 from houston_shared.store.queries.world import Search
 
 View = Literal["files", "searches"]
 VIEWS: tuple[View, ...] = ("files", "searches")
+Item = FileRow | Made | Search
 
 
 class FileList(LineView):
-    """The files of a rollout, or its searches."""
+    """The files of a rollout, the changes of one of them, or searches."""
 
     class Moved(Message):
         """The cursor is on another row."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.rows: Sequence[FileRow | Search] = ()
+        self.rows: Sequence[Item] = ()
 
     def line_count(self) -> int:
-        """Files or searches."""
+        """As many as there are."""
         return len(self.rows)
 
     def line_at(self, number: int) -> Line:
-        """One file or search."""
+        """One of them."""
         row = self.rows[number]
-        make: Any = file_line if isinstance(row, FileRow) else search_line
-        found: Line = make(row, self.room)
-        return found
+        if isinstance(row, FileRow):
+            return file_line(row, self.room)
+        return made_line(row, self.room) if isinstance(row, Made) else search_line(row, self.room)
 
     def moved(self) -> None:
         """Tell it."""
         say(self, self.Moved())
 
-    def take(self, rows: Sequence[FileRow | Search]) -> None:
+    def take(self, rows: Sequence[Item]) -> None:
         """Show other rows."""
         self.rows = rows
         self.cursor = max(0, min(self.cursor, len(rows) - 1))
         self.show()
 
     @property
-    def under_cursor(self) -> FileRow | Search | None:
+    def under_cursor(self) -> Item | None:
         """The row with the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
-
-
-class DiffText(LineView):
-    """Diffs one after the other, or the text of one result."""
-
-    has_cursor = False
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.changes: list[StepChange] = []
-        self.result: tuple[int, str] = (0, "")
-        self._lines: list[Line] = []
-        self._steps: list[int] = []
-        self._wrapped_for = 0
-
-    def line_count(self) -> int:
-        """Lines of all diffs."""
-        return len(self._lines)
-
-    def line_at(self, number: int) -> Line:
-        """One line of a diff."""
-        return self._lines[number]
-
-    def take(self, changes: list[StepChange], result: tuple[int, str] = (0, "")) -> None:
-        """Show other diffs, or a result (its step and its text), from the start."""
-        if (changes, result) != (self.changes, self.result):
-            self.changes, self.result, self._wrapped_for = changes, result, 0
-            self.show()
-            self.jump(0)
-
-    def show(self) -> None:
-        """Wrap for the width there is."""
-        if self._wrapped_for != self.room:
-            self._wrapped_for = self.room
-            step, text = self.result
-            self._lines = block(text, self.room, "dim") if text else []
-            self._steps = [step] * len(self._lines)
-            for change in self.changes:
-                wrapped = change_lines(change, self.room)
-                self._lines += wrapped
-                self._steps += [change.step] * len(wrapped)
-        super().show()
-
-    @property
-    def top_step(self) -> int | None:
-        """The step of what is at the top."""
-        at = round(self.scroll_y)
-        return self._steps[at] if at < len(self._steps) else None
 
 
 class Files(Vertical):
@@ -125,6 +80,11 @@ class Files(Vertical):
         self.view: View = "files"
         self.step = 0
         self._path = ""
+        """The file whose changes are listed; empty for all files."""
+        self._left = 0
+        """Where in the list of files that one was."""
+        self._unread = 0
+        """Files of the step whose diffs are not shown."""
         self._stale = False
         self._reading: asyncio.Task[None] | None = None
         self.listed, self.below = FileList(id="file-list"), DiffText(id="diffs")
@@ -173,36 +133,59 @@ class Files(Vertical):
         source = self.source
         if source is None or self.size.width == 0:
             return  # nobody can see it
-        if self.view == "files":
-            rows: Sequence[FileRow | Search] = await source.read(plans.files(source.rollout))
+        path, rollout = self._path, source.rollout
+        if self.view == "searches":
+            rows: Sequence[Item] = await source.read(file_history.searches(rollout))
+        elif path:
+            rows = await source.read(file_history.history(rollout, path))
         else:
-            rows = (await source.read(world.searches(source.rollout)))[::-1]
-        if source is self.source:
+            rows = await source.read(file_history.files(rollout))
+        if source is self.source and path == self._path:
             self.listed.take(rows)
             await self._refresh_below(source)
             self._dress()
 
     async def _refresh_below(self, source: RolloutSource) -> None:
-        under, below = self.listed.under_cursor, self.below
-        if self.view == "searches" and isinstance(under, Search):
-            below.take([], (under.step, await source.read(plans.result_text(under.seq))))
-        elif self._path:
-            below.take(await source.read(plans.diffs(source.rollout, path=self._path)))
-        elif self.view == "files":
-            below.take(await source.read(plans.step_diffs(source.rollout, self.step)))
+        """What belongs to the row at the cursor, or to the step at the trajectory's."""
+        under = self.listed.under_cursor
+        if self.view == "searches":
+            if isinstance(under, Search):
+                text = await source.read(plans.result_text(under.seq))
+                self.below.take(result=(under, text))
+            else:
+                self.below.take()
+            return
+        if isinstance(under, Made):
+            made = [under]
         else:
-            below.take([])
+            made = await source.read(file_history.of_step(source.rollout, self.step))
+        self._unread = max(0, len(made) - DIFFS)
+        found = await source.read(file_history.diffs(made[:DIFFS]))
+        changes = await asyncio.to_thread(lambda: [read(one) for one in found])
+        if source is self.source:
+            self.below.take(changes)
 
     async def on_file_list_moved(self) -> None:
-        """Results follow the cursor; diffs do when somebody chooses."""
-        if self.source is not None and self.view == "searches":
-            await self._refresh_below(self.source)
+        """Results and the changes of a file follow the cursor."""
+        if self.source is not None and (self.view == "searches" or self._path):
+            await self._read_below_soon()
+
+    async def _read_below_soon(self) -> None:
+        try:
+            if self.source is not None:
+                await self._refresh_below(self.source)
+        except HoustonError as problem:
+            say(self, Failed(problem))
 
     def _dress(self) -> None:
         self.listed.empty = line(span(f" no {self.view} yet", "dim"))
+        self.below.nothing("" if self.listed.rows else "what steps change stands here")
         shown = [f"‹{view}›" if view == self.view else view for view in VIEWS]
+        if self._path:
+            shown = [f"‹{self._path}›", f"{len(self.listed.rows)} changes"]
         title(self, "4  " + "  ".join(shown))
-        subtitle(self, line(f"history of {self._path}" if self._path else ""))
+        more = f"{self._unread} more files of this step" if self._unread else ""
+        subtitle(self, line("esc all files" if self._path else more))
         self.listed.refresh()
 
     async def action_view(self, by: int) -> None:
@@ -215,19 +198,28 @@ class Files(Vertical):
 
     async def action_choose(self) -> None:
         """From a file to its changes; from a search or a change to its step."""
-        below, row = self.below, self.listed.under_cursor
-        if below.has_focus:
-            if below.top_step is not None:
-                say(self, GoTo(below.top_step))
+        row = self.listed.under_cursor
+        if self.below.has_focus:
+            if self.below.top_step is not None:
+                say(self, GoTo(self.below.top_step))
         elif isinstance(row, FileRow):
-            self._path = row.path
+            self._path, self._left = row.path, self.listed.cursor
+            self.listed.cursor = 0
             await self.refresh_content()
-            below.focus()
         elif row is not None:
             say(self, GoTo(row.step))
 
     async def action_back(self) -> None:
         """From the changes of a file to the list."""
-        self._path = ""
-        await self.refresh_content()
+        if self._path:
+            self._path, self.listed.cursor = "", self._left
+            await self.refresh_content()
         self.listed.focus()
+
+    def action_beside(self) -> None:
+        """Old and new side by side, or one below the other."""
+        self.below.toggle()
+
+    def action_scroll(self, by: int) -> None:
+        """Half a page on or back in the diff, while the list keeps the focus."""
+        self.below.scroll_pages(by / 2)

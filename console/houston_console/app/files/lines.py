@@ -1,21 +1,57 @@
-"""The lines of files, their changes, and searches. Pure."""
+"""The lines of files, their history, and searches. Pure."""
 
-from houston_console.app.drawing.diff_lines import diff_lines
-from houston_console.app.drawing.lines import Line, line, span, spread
-from houston_console.app.files.plans import FileRow, StepChange
+from typing import NamedTuple
+
+from houston_console.app.drawing.lines import Line, block, flow, line, span, spread
+from houston_console.app.files import diffs
+from houston_console.app.files.diffs import Drawn, Row
+from houston_shared.clock import local
+from houston_shared.store.queries.file_history import FileRow, Made, StepChange
 from houston_shared.store.queries.world import Search
+
+_GLYPHS = {"added": "+", "removed": "−"}
+WIDE = 120
+"""Cells from which old and new stand side by side, unless somebody says otherwise."""
+
+
+class Change(NamedTuple):
+    """One change of one file, its diff read and coloured."""
+
+    made: StepChange
+    rows: list[Row]
+
+
+def read(made: StepChange) -> Change:
+    """Read a diff; takes some milliseconds for a long one."""
+    return Change(made, diffs.rows(made.change.path, made.change.diff))
 
 
 def file_line(one: FileRow, width: int) -> Line:
     """One file over the rollout."""
-    glyph = {"added": "+", "removed": "−"}.get(one.kind, "±")
     right = line(
         span(f" {one.changes}× ", "faint"),
         span(f"+{one.added}", "added"),
         span(f" −{one.removed} ", "removed"),
         span(f"{one.last_step:>5} ", "number"),
     )
+    glyph = _GLYPHS.get(one.kind, "±")
     return spread(line(span(f" {glyph} ", "dim"), span(one.path)), right, width)
+
+
+def made_line(one: Made, width: int) -> Line:
+    """One change of a file: which step, by what, when."""
+    right = line(
+        span(f" +{one.added}", "added"),
+        span(f" −{one.removed} ", "removed"),
+        span(f" {local(one.at)[5:16]} ", "faint"),
+    )
+    left = line(
+        span(f" {_GLYPHS.get(one.kind, '±')} ", "dim"),
+        span(f"step {one.step:<5}", "number"),
+        span(" agent ", "dim"),
+        span(one.tools or "no call", "tool"),
+    )
+    return spread(left, right, width)
 
 
 def search_line(one: Search, width: int) -> Line:
@@ -25,17 +61,30 @@ def search_line(one: Search, width: int) -> Line:
     return spread(left, right, width)
 
 
-def change_lines(made: StepChange, width: int) -> list[Line]:
+def change_lines(one: Change, width: int, side_by_side: bool) -> list[Drawn]:
     """One change of one file: where it was made, then its diff."""
-    change = made.change
-    title = line(
-        span(f"step {made.step} ", "number"),
-        span(change.path, "key"),
-        span(f"  {change.kind}", "dim"),
-        span(f"  +{change.added}", "added"),
-        span(f" −{change.removed}", "removed"),
+    made, change = one.made, one.made.change
+    title = flow(
+        [
+            line(span(f"step {made.step} ", "number"), span(change.path, "key")),
+            line(span(f"  {change.kind}", "dim")),
+            line(span(f"  +{change.added}", "added"), span(f" −{change.removed}", "removed")),
+        ],
+        width,
     )
-    body = diff_lines(change.diff, width)
-    if not body:
-        body = [line(span(change.note or "no text to compare", "dim"))]
-    return [title, *body, ()]
+    make = diffs.split if side_by_side else diffs.unified
+    body = make(one.rows, width)
+    if change.note or not body:
+        body += [Drawn(row) for row in block(change.note or "no text to compare", width, "dim")]
+    return [*(Drawn(row) for row in title), *body, Drawn(())]
+
+
+def result_lines(one: Search, text: str, width: int) -> list[Drawn]:
+    """What a search asked and what it got."""
+    head = [
+        line(span(f"step {one.step} ", "number"), span(f"{one.kind} ", "tool")),
+        line(span(one.query, "strong")),
+        line(span(f"  {one.results} found", "dim")),
+    ]
+    found = [*flow(head, width), (), *(block(text, width) if text else [])]
+    return [Drawn(row) for row in found]

@@ -13,7 +13,6 @@ from houston_console.app.comfort.commands import Command, Commands
 from houston_console.app.dialogs import Confirm
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, line
-from houston_console.app.files.plans import files
 from houston_console.app.link import Link
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.rollouts.selector import Facts
@@ -30,6 +29,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.person import myself
 from houston_shared.records import ENDED
 from houston_shared.store.queries import guidance
+from houston_shared.store.queries.file_history import files
 from houston_shared.store.queries.rollouts import Rollout
 
 HEARD_LINES = 3

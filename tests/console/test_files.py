@@ -1,0 +1,203 @@
+"""Files and searches: the history of a file, diffs in both forms, code in colours."""
+
+import json
+from typing import Any
+
+import pytest
+
+from houston_console.app.drawing.lines import Line, plain, width_of
+from houston_console.app.files import diffs
+from houston_console.app.files.area import FileList
+from houston_console.app.files.diffs import folded, rows, split, unified
+from houston_console.app.files.syntax import coloured
+from houston_console.app.files.view import DiffText
+from houston_shared.command import main
+from houston_shared.records import FileChange
+from houston_shared.safe_text import SafeText, safe_line
+from tests.console.conftest import Sit
+from tests.console.homes import HomeBuilder
+
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n same\n-old line\n+new line\n"
+LONG = """--- a/x.py
++++ b/x.py
+@@ -10,4 +10,5 @@ def f():
+ one
+-two
+-three
++2
++3
++4
+ five
+"""
+
+
+def _texts(drawn: list[diffs.Drawn]) -> list[str]:
+    return [plain(one.line).rstrip() for one in drawn]
+
+
+def test_every_line_of_a_diff_has_its_number_and_its_sign() -> None:
+    assert _texts(unified(rows("x.py", LONG), 60)) == [
+        "@@ -10,4 +10,5 @@ def f():",
+        "  10  one",
+        "  11 −two",
+        "  12 −three",
+        "  11 +2",
+        "  12 +3",
+        "  13 +4",
+        "  14  five",
+    ]
+
+
+def test_old_and_new_stand_side_by_side() -> None:
+    drawn = split(rows("x.py", LONG), 41)
+    assert _texts(drawn)[1:] == [
+        "  10  one           │  10  one",
+        "  11 −two           │  11 +2",
+        "  12 −three         │  12 +3",
+        "                    │  13 +4",
+        "  13  five          │  14  five",
+    ]
+    assert [[(one.start, one.kind) for one in row.grounds] for row in drawn[2:5]] == [
+        [(0, "-"), (21, "+")],
+        [(0, "-"), (21, "+")],
+        [(21, "+")],
+    ]
+
+
+HOSTILE = {
+    "an escape sequence": "@@ -1 +1 @@\n-a\x1b[31m\n+b\x07\n",
+    "no newline at the end": "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n",
+    "a line that looks like a head": "@@ -1,2 +1,2 @@\n---- x\n+++ y\n same\n",
+    "tabs and wide characters": "@@ -1 +1 @@\n-\tif x:\n+\t中文字符 = 1\n",
+    "an open quote": '@@ -1 +1 @@\n-s = """\n+t = 1\n',
+    "no hunk at all": "Binary files differ\n",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("width", [24, 60, 130])
+def test_any_diff_fits_and_is_harmless(name: str, width: int) -> None:
+    found = rows("x.py", HOSTILE[name])
+    for drawn in (*unified(found, width), *split(found, width)):
+        assert width_of(drawn.line) <= width
+        assert "\x1b" not in plain(drawn.line)
+    if name == "a line that looks like a head":
+        assert [one.kind for one in found] == ["@", "-", "+", " "]
+    if name == "an open quote":
+        assert found[-1].code[0].tone != "code_string"
+
+
+def _tones(line: Line) -> list[tuple[str, str]]:
+    return [(part.text.strip(), part.tone) for part in line if part.text.strip()]
+
+
+def test_code_is_coloured_by_its_kind() -> None:
+    code = [safe_line(one) for one in ("def f(x):  # why", "    return 'a', 1", "")]
+    first, second, _ = coloured("pkg/x.py", code)
+    assert {("def", "code_keyword"), ("f", "code_name"), ("# why", "code_comment")} <= {
+        *_tones(first)
+    }
+    assert {("'a'", "code_string"), ("1", "code_number")} <= {*_tones(second)}
+    assert _tones(coloured("data.unknown", code)[0]) == [("def f(x):  # why", "text")]
+    assert _tones(coloured("x.py", [SafeText("x = 1" * 20_000)])[0])[0][1] == "text"
+
+
+def test_spans_are_folded_by_cells() -> None:
+    line = coloured("x.py", [safe_line("字 = '字字字字字字'")])[0]
+    parts = folded(line, 7)
+    assert [width_of(one) for one in parts] == [6, 6, 7]
+    assert "".join(plain(one) for one in parts) == plain(line)
+
+
+def _home(builder: HomeBuilder) -> None:
+    change = FileChange(path="x.py", kind="changed", added=1, removed=1, diff=DIFF)
+    other = FileChange(path="pic.png", kind="added", added=0, removed=0, note="binary")
+    edit: Any = (("edit_file", {"path": "x.py"}),)
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "edits", edit, files=(change,))
+        builder.whole("r", 2, "draws", files=(other,))
+        builder.whole("r", 3, "edits again", edit, files=(change,))
+        builder.whole("r", 4, "looks")
+
+
+async def test_a_diff_follows_the_step_and_every_file_has_its_history(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _home(builder)
+    async with sit(builder.home) as seat:
+        files = seat.lines(FileList)
+        assert files[0].split() == ["±", "x.py", "2×", "+2", "−2", "3"]
+        assert files[1].split()[:2] == ["+", "pic.png"]
+        assert seat.lines(DiffText)[0].startswith("step 3 x.py")
+        assert "−old line" in seat.text(DiffText)
+        assert "+new line" in seat.text(DiffText)
+        await seat.press("k", "k")
+        await seat.until(lambda: "binary" in seat.text(DiffText), "the diff of step 2")
+        await seat.press("4", "enter")
+        made = seat.lines(FileList)
+        assert made[0].split()[:5] == ["±", "step", "3", "agent", "edit_file"]
+        assert made[1].split()[:3] == ["±", "step", "1"]
+        await seat.press("j")
+        await seat.until(lambda: "step 1 x.py" in seat.text(DiffText), "the diff below follows")
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 1, "at the step of the change")
+        await seat.press("4")
+        assert "‹x.py›" in seat.frame("#files")
+        await seat.press("escape")
+        assert "pic.png" in seat.text(FileList)
+
+
+async def test_a_wide_diff_stands_side_by_side_until_somebody_says_otherwise(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _home(builder)
+    async with sit(builder.home) as seat:
+        await seat.press("4")
+        assert "│" not in seat.text(DiffText)
+        await seat.press("z")
+        await seat.until(lambda: "−old line" in seat.text(DiffText) and "│" in seat.text(DiffText))
+        assert any("−old line" in one and "+new line" in one for one in seat.lines(DiffText))
+        await seat.press("s")
+        assert "│" not in seat.text(DiffText)
+
+
+async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, sit: Sit) -> None:
+    found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
+    with builder.bulk():
+        builder.start("r")
+        call = ("search_dir", {"query": "tokenize"})
+        builder.whole("r", 1, "", (call,), ("7 hits",), result=found)
+        builder.whole("r", 2, "looks")
+    async with sit(builder.home) as seat:
+        await seat.press("4", "right")
+        assert seat.lines(FileList)[0].split() == ["⌕", "search_dir", "tokenize", "7", "found", "1"]
+        assert "7 hits" in seat.text(DiffText)
+        await seat.press("enter")
+        await seat.until(lambda: seat.transcript.cursor == 1, "at the step of the search")
+
+
+def test_the_command_lists_files_changes_and_searches(builder: HomeBuilder, capsys) -> None:  # type: ignore[no-untyped-def]
+    _home(builder)
+    found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
+    call = ("search_dir", {"query": "tokenize"})
+    builder.whole("r", 5, "", (call,), ("7 hits",), result=found)
+
+    def said(*words: str) -> list[dict[str, Any]]:
+        assert main(["--home", str(builder.home.path), "files", *words, "--json"]) == 0
+        return [json.loads(one) for one in capsys.readouterr().out.splitlines()]
+
+    assert [(one["path"], one["changes"]) for one in said("r")] == [("x.py", 2), ("pic.png", 1)]
+    assert [(one["step"], one["tools"], one["diff"]) for one in said("r", "x.py")] == [
+        (3, ["edit_file"], DIFF),
+        (1, ["edit_file"], DIFF),
+    ]
+    assert [one["note"] for one in said("r@2")] == ["binary"]
+    assert said("r@2", "x.py") == []
+    assert said("r", "--searches") == [
+        {"step": 5, "kind": "search_dir", "query": "tokenize", "results": 7}
+    ]
+    assert main(["--home", str(builder.home.path), "files", "r", "x.py"]) == 0
+    assert "-old line" in capsys.readouterr().out
+    assert main(["--home", str(builder.home.path), "files", "r", "x.py", "--searches"]) == 2
