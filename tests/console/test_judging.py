@@ -1,7 +1,7 @@
 """Judging steps: one key, ranges, reasons, undo; and what stands beside a step."""
 
 from houston_console.app.drawing.lines import plain
-from houston_console.app.judging.bench import Bench, Range, reasoned
+from houston_console.app.judging.bench import RANGES, Bench, Range, messages, reasoned, within
 from houston_console.app.transcript import margin
 from houston_console.app.transcript.records import Beside
 from houston_shared import wire
@@ -26,6 +26,26 @@ def test_a_range_is_chosen_from_either_end_and_never_holds_the_task() -> None:
     bench.anchor = 9
     assert bench.chosen("r", 4) == Range("r", 4, 9)
     assert bench.chosen("r", 12) == Range("r", 9, 12)
+
+
+def test_steps_that_are_not_shown_are_not_judged_with_those_that_are() -> None:
+    bench = Bench()
+    bench.anchor = 10
+    steps = bench.chosen("r", 3, {1, 3, 4, 5, 9, 40})
+    assert steps is not None
+    assert steps.words == "4 steps between 3 and 10"
+    deed = bench.verdict(steps, "mask", 1)
+    assert [(one.first, one.last) for one in deed.given] == [(3, 5), (9, 9)]
+    stood = (JudgedSteps(first=3, last=10, verdict="mask"),)
+    assert [(one.first, one.last) for one in within(stood, steps)] == [(3, 5), (9, 9)]
+
+
+def test_more_ranges_than_the_daemon_takes_at_once_are_several_messages() -> None:
+    many = tuple(JudgedSteps(first=n, last=n, verdict="keep") for n in range(1, 2 * RANGES + 2))
+    parts = messages(Bench().deed(Range("r", 1, 2 * RANGES + 1), many, 7))
+    assert [len(part.given) for part in parts] == [RANGES, RANGES, 1]
+    assert len({part.request for part in parts}) == 3
+    assert tuple(one for part in parts for one in part.given) == many
 
 
 def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:

@@ -5,12 +5,12 @@ the steps stay chosen.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from textual.containers import Vertical
 
-from houston_console.app.judging.bench import Bench, Deed, Range, reasoned
+from houston_console.app.judging.bench import Bench, Deed, Range, messages, reasoned, within
 from houston_console.app.judging.history import Said, history_lines
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
@@ -70,9 +70,11 @@ class Judging(Vertical):
         self.bench.anchor = anchor
         self._transcript.choose(anchor)
 
-    def _chosen(self, pick: Callable[[str, int], Range | None]) -> Range | None:
-        source = self._source()
-        found = pick(source.rollout, self._transcript.cursor) if source else None
+    def _chosen(
+        self, pick: Callable[[str, int, Collection[int] | None], Range | None]
+    ) -> Range | None:
+        source, folds = self._source(), self._transcript.folds
+        found = pick(source.rollout, self._transcript.cursor, folds.those) if source else None
         if source and found is None:
             say(self, Told("The task is no step: only steps are judged."))
         return found
@@ -88,7 +90,7 @@ class Judging(Vertical):
 
     async def _give(self, source: RolloutSource, deed: Deed, words: str) -> None:
         steps = deed.steps
-        before = await source.read(verdicts.runs(steps.rollout, steps.first, steps.last))
+        before = await self._stands(source, steps)
         seq = await self._send(deed)
         if seq is not None:
             self.bench.taken(deed, before, seq)
@@ -97,25 +99,32 @@ class Judging(Vertical):
             more = "  R says why, Z takes it back." if "taken back" not in words else ""
             say(self, Told(words.format(steps=steps.words) + more, good=True))
 
+    async def _stands(self, source: RolloutSource, steps: Range) -> tuple[JudgedSteps, ...]:
+        """What people's verdicts on these steps are now. Raises HoustonError."""
+        found = await source.read(verdicts.runs(steps.rollout, steps.first, steps.last))
+        return within(found, steps)
+
     async def _send(self, deed: Deed) -> int | None:
         """The event that says it now; None without a daemon. Raises HoustonError."""
         if self._link.state == "down":
             say(self, Told(AWAY.format(steps=deed.steps.words)))
             return None
-        message = GiveVerdicts(
-            request=deed.request,
-            rollout=deed.steps.rollout,
-            steps=deed.given,
-            seen=deed.seen,
-            claimed=self._link.claimed,
-        )
-        try:
-            done = await self._link.ask(message)
-        except HoustonError as problem:
-            if problem.code == ExitCode.BUSY:
-                self.bench.doubtful = deed
-            raise
-        return getattr(done, "seq", 0)
+        seq = 0
+        for part in messages(deed):
+            message = GiveVerdicts(
+                request=part.request,
+                rollout=deed.steps.rollout,
+                steps=part.given,
+                seen=deed.seen,
+                claimed=self._link.claimed,
+            )
+            try:
+                seq = getattr(await self._link.ask(message), "seq", seq)
+            except HoustonError as problem:
+                if problem.code == ExitCode.BUSY:
+                    self.bench.doubtful = deed
+                raise
+        return seq
 
     async def _show(self, source: RolloutSource, steps: Range) -> None:
         """Read them again at once; steps that a branch shares bring no event of the branch."""
@@ -149,7 +158,7 @@ class Judging(Vertical):
             self._later(self._ask_why(source, steps))
 
     async def _ask_why(self, source: RolloutSource, steps: Range) -> None:
-        stands = await source.read(verdicts.runs(steps.rollout, steps.first, steps.last))
+        stands = await self._stands(source, steps)
         said = [one for one in stands if one.verdict != "undecided"]
         if not said:
             words = f"Nobody has judged {steps.words}: K keeps, M masks, then R says why."

@@ -126,6 +126,8 @@ class Searching(Vertical):
         say(transcript, Transcript.Moved())
         if isinstance(self.app.screen, Results):
             self.app.screen.grew()
+        if found.done and found.in_place and found.notes:
+            say(self, Told(" ".join(found.notes)))
         if self._entered:
             self._go()
 

@@ -41,8 +41,10 @@ class Finder:
 
     async def ask(self, query: Query) -> None:
         """Look for this, and for nothing else from now on; with an empty text for nothing."""
-        self._job = Job(self._job.number + 1, query)
+        job = self._job = Job(self._job.number + 1, query)
         await self.warm()
+        if job is not self._job:
+            return  # something else was asked meanwhile
         await self._send()
         if self._watching is not None:
             self._watching.cancel()

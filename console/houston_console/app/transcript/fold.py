@@ -5,7 +5,7 @@ row is one line high until it was laid out; one that is not shown has no line. N
 is known here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from houston_console.app.transcript.fenwick import Fenwick
 
@@ -38,6 +38,11 @@ class Folds:
     def filtered(self) -> bool:
         """Whether only some rows are shown."""
         return self._only is not None
+
+    @property
+    def those(self) -> Collection[int] | None:
+        """The rows that are shown; None for all."""
+        return self._only
 
     def only(self, rows: set[int] | None) -> None:
         """Show these rows only, or all; what was laid out is to be laid out again."""
