@@ -3,7 +3,7 @@
 It brings to each area what changed and lets them find each other; what an area shows is its own.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from textual import events
 from textual.app import ComposeResult
@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from houston_console.app.areas import AREAS, area_of
 from houston_console.app.bars import TabBar
 from houston_console.app.eye.eye import Eye
 from houston_console.app.files.area import Files
@@ -23,10 +24,8 @@ from houston_console.app.screen import HoustonScreen
 from houston_console.app.since.area import SinceArea, SinceList
 from houston_console.app.source import RolloutSource
 from houston_console.app.speaking.area import GuidanceArea
-from houston_console.app.speaking.composer import Composer
 from houston_console.app.speaking.guiding import Action
 from houston_console.app.speaking.outbox import Outbox
-from houston_console.app.speaking.queue import Queue
 from houston_console.app.state import ConsoleState
 from houston_console.app.steering.steering import Steering
 from houston_console.app.terminals.area import Terminals
@@ -42,7 +41,6 @@ NARROW = 120
 """Columns below which one area is shown at a time."""
 LOW = 30
 """Lines below which one area is shown at a time."""
-AREAS: tuple[Area, ...] = ("rollouts", "trajectory", "terminals", "files", "composer", "queue")
 
 
 class WatchScreen(HoustonScreen):
@@ -292,7 +290,7 @@ class WatchScreen(HoustonScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys follows the focus."""
-        area = _area_of(event.widget)
+        area = area_of(event.widget)
         if area is not None:
             self._mark(area)
         elif isinstance(event.widget, SinceList):
@@ -396,16 +394,3 @@ class WatchScreen(HoustonScreen):
     def action_steer(self, action: Action) -> None:
         """Pause, resume or cancel the rollout that is open; cancelling asks first."""
         self._steering.ask(self.state.selected, action)
-
-
-def _area_of(widget: Any) -> Area | None:
-    """The area that a widget belongs to."""
-    for node in widget.ancestors_with_self:
-        if isinstance(node, Composer):
-            return "composer"
-        if isinstance(node, Queue):
-            return "queue"
-        if node.id in AREAS:
-            found: Area = node.id
-            return found
-    return None
