@@ -45,6 +45,7 @@ class ChatServer:
         app = Starlette(
             routes=[
                 Route("/v1/chat/completions", self.answer, methods=["POST"]),
+                Route("/v1/completions", self.answer, methods=["POST"]),
                 Route("/v1/models", self.models),
             ]
         )

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,6 +48,19 @@ class _Partial:
     prompt_ids: tuple[int, ...] | None = None
     finish: str = ""
     cached: int | None = None
+
+    def must_be_sound(self) -> None:
+        """Raise Transient when it holds what is no text, no id or no log-probability."""
+        kinds: tuple[tuple[Iterable[Any], type | tuple[type, ...]], ...] = (
+            (self.text, str),
+            ((*self.ids, *(self.prompt_ids or ())), int),
+            (self.logprobs, (int, float)),
+            ((self.finish,), str),
+        )
+        for values, kind in kinds:
+            for value in values:
+                if not isinstance(value, kind):
+                    raise Transient(f"it sent an event of another form: {value!r:.80}")
 
 
 class TokenEngine:
@@ -160,9 +173,13 @@ class TokenEngine:
                 raise _NoSuchModel((await response.aread()).decode(errors="replace")[:300])
             await check(response)
             async for event in events(response):
-                _take(event, partial)
+                try:
+                    _take(event, partial)
+                except (AttributeError, TypeError) as problem:
+                    raise Transient(f"it sent an event of another form: {problem}") from problem
         if not partial.finish:
             raise Transient("the stream ended before the sample")
+        partial.must_be_sound()
         if len(partial.logprobs) != len(partial.ids):
             raise EngineRefused(
                 f"Engine {self.name} returned {len(partial.ids)} token ids with "

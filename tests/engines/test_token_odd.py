@@ -1,0 +1,76 @@
+"""Whatever a token server streams, an engine asks again or refuses in a sentence."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from houston_daemon.engines.http import Retry
+from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, SampleRequest
+from houston_daemon.engines.token import TokenEngine
+from tests.engines.chat_server import ChatServer
+
+ASKED = SampleRequest(prompt_ids=[1, 2], messages=(), tools=(), max_tokens=4)
+
+
+def choice(**fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, **fields}]}
+
+
+GOOD = choice(text="ok", token_ids=[7], logprobs={"token_logprobs": [-0.5]}, finish_reason="stop")
+ODD: dict[str, Any] = {
+    "a list": [],
+    "choices that are a number": {"choices": 3},
+    "a choice that is a text": {"choices": ["x"]},
+    "log-probabilities in a list": choice(text="a", token_ids=[7], logprobs=[-0.5]),
+    "ids that are a number": choice(text="a", token_ids=7),
+    "ids in letters": choice(
+        text="a", token_ids=["7"], logprobs={"token_logprobs": [-0.5]}, finish_reason="stop"
+    ),
+    "a log-probability that is none": choice(
+        text="a", token_ids=[7], logprobs={"token_logprobs": [None]}, finish_reason="stop"
+    ),
+    "a text that is a table": choice(
+        text=[1], token_ids=[7], logprobs={"token_logprobs": [-0.5]}, finish_reason="stop"
+    ),
+    "usage that is a list": {"usage": [1], "choices": []},
+}
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    made = ChatServer()
+    made.start()
+    yield made
+    made.stop()
+
+
+def engine(server: ChatServer) -> TokenEngine:
+    retry = Retry(attempts=2, first=0.01, longest=0.01)
+    return TokenEngine("token:test", server.url, "m", 100, retry=retry)
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_it_is_asked_again(server: ChatServer, name: str) -> None:
+    server.answers += [[ODD[name]], [GOOD]]
+    made = engine(server)
+    got = await made.sample(ASKED, asyncio.Event())
+    assert (got.text, list(got.token_ids or ()), len(server.asked)) == ("ok", [7], 2)
+    await made.close()
+
+
+async def test_one_that_never_learns_is_unavailable(server: ChatServer) -> None:
+    server.answers += [[ODD["a list"]]] * 2
+    made = engine(server)
+    with pytest.raises(EngineUnavailable, match="no JSON object"):
+        await made.sample(ASKED, asyncio.Event())
+    await made.close()
+
+
+async def test_ids_without_their_log_probabilities_are_refused(server: ChatServer) -> None:
+    server.answers += [[choice(text="a", token_ids=[7], finish_reason="stop")]]
+    made = engine(server)
+    with pytest.raises(EngineRefused, match="1 token ids with 0 log-prob"):
+        await made.sample(ASKED, asyncio.Event())
+    await made.close()
