@@ -164,7 +164,7 @@ class Terminals(Vertical):
         if self._replay is not None:
             when = f" at {local_time(self._replay.at)[11:16]}" if self._replay.at else ""
             size = self._replay.end - self._replay.start
-            return f"as step {self._replay.step} left it{when}, {size:,} bytes of it"
+            return f"as step {self._replay.step} left it{when}, {size:,} bytes of it · s live"
         lines = f" · {log.lines:,} lines" if log is not None else ""
         return f"{host} · {self._shown.origin}{lines}" if self._shown.origin else host
 
