@@ -50,8 +50,9 @@ def test_a_new_task_has_an_evaluator_that_scores(
 def test_an_answer_of_the_wrong_form_is_said_so(station: Station) -> None:
     station.run("task", "new", "my-task")
     done = score(station.folder / "my-task", {"the": 25})
-    assert done.returncode != 0
-    assert "one JSON list of [word, count] pairs" in done.stderr
+    told = json.loads(done.stdout)
+    assert told["overall_score"] == 0
+    assert "one JSON list of [word, count] pairs" in told["problem"]
 
 
 def test_a_new_task_can_be_started_as_it_is(station: Station) -> None:
