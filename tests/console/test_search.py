@@ -157,6 +157,9 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
         assert "second: needle in output" in seat.lines()[0]  # the words around what was found
         await seat.press("k", "k")
         assert seat.transcript.cursor in (120, 200)
+        builder.whole("r", 301, "one more needle")
+        await seat.until(lambda: found.steps[-1:] == [301], "what came since")
+        await seat.until(lambda: "one more needle" in seat.text(), "shown with the others")
         await seat.press("escape", "escape")
         assert "/" not in seat.frame("#trajectory").split("|")[1]
         assert seat.transcript.line_count() > 300

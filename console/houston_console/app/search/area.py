@@ -7,6 +7,7 @@ places. The search itself runs in a process of its own (`finder`).
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from textual.containers import Vertical
 from textual.timer import Timer
 
@@ -53,6 +54,8 @@ class Searching(Vertical):
         self._unchoose = unchoose
         self._finder = Finder(home, self._heard)
         self._pause: Timer | None = None
+        self._upto = 0
+        """The newest event that was there when it was last looked for."""
         self._entered = False
         """Whether somebody waits for what is found, and it was not gone to yet."""
 
@@ -92,6 +95,7 @@ class Searching(Vertical):
         if self.found is not None and self.found.query == query:
             return
         self._forget()
+        self._upto = source.seq if source else 0
         if query.text:
             self.found = Found(query)
             self._mark(self.found)
@@ -113,6 +117,16 @@ class Searching(Vertical):
         else:
             found.take(heard.progress, heard.more)
         self._show(found)
+
+    def on_transcript_view_moved(self) -> None:
+        """The rollout may have gone on: what is new is looked for too."""
+        source, found = self._place()[0], self.found
+        if source is None or found is None or not (found.done and found.in_place):
+            return
+        if source.rollout == found.query.rollout and source.seq > self._upto > 0:
+            query = msgspec.structs.replace(found.query, after=self._upto)
+            self._upto = source.seq
+            self.run_worker(self._finder.ask(query), group="search")
 
     def _show(self, found: Found) -> None:
         transcript = self._transcript

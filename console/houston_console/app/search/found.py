@@ -38,7 +38,7 @@ class Found:
         """More was found, or all. more: steps of hits that came without their words."""
         self.hits += progress.hits[: LISTED - len(self.hits)]
         self.count += len(progress.hits) + len(more)
-        self.done, self.notes = progress.done, progress.notes
+        self.done, self.notes = self.done or progress.done, progress.notes
         if self.in_place:
             for hit in progress.hits if len(self.words) < LISTED else ():
                 self.words.setdefault(hit.step, hit.snippet)

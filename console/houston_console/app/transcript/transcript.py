@@ -1,11 +1,16 @@
 """Moving in a trajectory, and folding its steps: the keys of the transcript."""
 
+import asyncio
 from collections.abc import Iterable
 
 from houston_console.app.drawing.lines import Line, line, plain, span
 from houston_console.app.keys import bindings
 from houston_console.app.messages import say
+from houston_console.app.transcript import rows
 from houston_console.app.transcript.view import TranscriptView
+
+UNBROKEN = 1_000_000
+"""Columns of a step that is copied: more than any line has."""
 
 
 class Transcript(TranscriptView):
@@ -129,6 +134,21 @@ class Transcript(TranscriptView):
         self.pages.drop_all_wrapped()
         self._redraw()
         self._scroll(self.folds.top(self.cursor) - self._height // 3)
+
+    # --- what a key copies --------------------------------------------------------------------
+
+    async def copied(self) -> tuple[str, str]:
+        """Everything of the step at the cursor, its lines unbroken; of row 0 the task."""
+        source, row = self.source, self.cursor
+        if source is None:
+            return "nothing", ""
+        if row == 0:
+            return "the task", self.opening.instructions
+        found, record = self.pages.row(row), await source.record(row)
+        if found is None or record is None:
+            return "nothing", ""
+        lines = await asyncio.to_thread(rows.unfolded, found, record, UNBROKEN)
+        return f"step {row}", "\n".join(plain(one).rstrip() for one in lines)
 
     # --- which steps are chosen, which are shown ------------------------------------------
 

@@ -29,8 +29,6 @@ from houston_shared.errors import HoustonError
 
 STRIPS = 4_000
 """Drawn lines kept: many screens."""
-UNBROKEN = 1_000_000
-"""Columns of a step that is copied: more than any line has."""
 Ending = tuple[str, Tone]
 
 
@@ -183,19 +181,6 @@ class TranscriptView(LineView):
         if number >= self.folds.total:
             return self.ending[number - self.folds.total]
         return self.row_line(*self.folds.at(number))
-
-    async def copied(self) -> tuple[str, str]:
-        """Everything of the step at the cursor, its lines unbroken; of row 0 the task."""
-        source, row = self.source, self.cursor
-        if source is None:
-            return "nothing", ""
-        if row == 0:
-            return "the task", self.opening.instructions
-        found, record = self.pages.row(row), await source.record(row)
-        if found is None or record is None:
-            return "nothing", ""
-        lines = await asyncio.to_thread(rows.unfolded, found, record, UNBROKEN)
-        return f"step {row}", "\n".join(plain(one).rstrip() for one in lines)
 
     # --- drawing -----------------------------------------------------------------------------
 

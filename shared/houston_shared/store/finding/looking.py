@@ -68,7 +68,7 @@ def search(reader: Reader, query: Query, soon: bool = False) -> Iterator[Progres
         found = terminals.lines(reader, matcher, notes)
         yield from counted.lines(found)
     else:
-        if soon:
+        if soon and not query.after:
             yield from counted.guesses(_named(reader, matcher, reader.run(pages.guessed(matcher))))
         for texts in _pages(reader, matcher):
             yield from counted.texts(texts)
@@ -92,12 +92,12 @@ def as_json(hit: Hit) -> dict[str, Any]:
 
 def _pages(reader: Reader, matcher: Matcher) -> Iterator[Sequence[Text]]:
     query = matcher.query
-    seqs, upto = reader.run(pages.indexed(matcher))
+    seqs, upto = ([], query.after) if query.after else reader.run(pages.indexed(matcher))
     if query.where == "rollout":
         own, *shared = reader.run(pages.parts(query.rollout))
         yield from _backward(reader, matcher, own, upto)
         yield from _named(reader, matcher, seqs)
-        for part in shared:
+        for part in () if query.after else shared:
             yield from _backward(reader, matcher, part, 0)
     else:
         yield from _backward(reader, matcher, None, upto)

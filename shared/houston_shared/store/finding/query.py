@@ -46,6 +46,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     """A whole id, for `where = rollout`."""
     task: str = ""
     """For `where = task`."""
+    after: int = 0
+    """Only events behind this one: what is new since the same was looked for."""
 
 
 class Matcher:
