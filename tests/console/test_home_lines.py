@@ -103,3 +103,4 @@ def test_the_edge_counts_who_is_needed_and_names_who_is_at_home() -> None:
         "1 of 2 need somebody   you look after 1   also at home: ben"
     )
     assert plain(summary([], (), "me")) == "nobody is needed"
+    assert "others do not see you" in plain(summary([], (), "me", seen=False))

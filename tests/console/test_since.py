@@ -71,7 +71,7 @@ def test_unfolded_it_lists_scores_guidance_files_and_every_event() -> None:
     assert [one.step for one in found if not one.head] == [9, 12, 9, 10, 40, 4, 0, 9, 9, 12]
     texts = "\n".join(plain(one.line) for one in found)
     for part in ("no score: failed", "ben: Look there.", "→ ls", "src/a.py  7 changes +30 −4",
-                 "2 more not shown", "✗ run_command failed", "⑂ new context", "● paused",
+                 "2 more not shown", "✗ run_command failed", "↳ new context", "● paused",
                  ):  # fmt: skip
         assert part in texts
     assert all(width_of(one.line) <= 90 for one in found)

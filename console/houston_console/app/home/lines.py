@@ -167,7 +167,7 @@ def _people(one: Need, view: View) -> Line:
         parts.append(span(f"◉{name_of(look.name, look.verified, view.me)} ", "tool"))
     if found.holding is not None and found.holding.holder:
         holder = name_of(found.holding.holder, found.holding.verified, view.me)
-        parts.append(span(f"⚑{holder} ", "guidance"))
+        parts.append(span(f"☞{holder} ", "guidance"))
     if left_note(found.holding, view.me):
         parts.append(span("✉ ", "guidance"))
     return line(*parts)
@@ -216,8 +216,11 @@ def _hung(mark: str, text: str, tone: Tone, view: View) -> list[Line]:
     return [(span(f" {mark} ", "key") if not at else pad, *row) for at, row in enumerate(rows)]
 
 
-def summary(needs: Sequence[Need], at_home: Sequence[str], me: str) -> Line:
-    """The lower edge of the frame: how many need somebody, who else is at home, what is yours."""
+def summary(needs: Sequence[Need], at_home: Sequence[str], me: str, seen: bool = True) -> Line:
+    """The lower edge of the frame: how many need somebody, who else is at home, what is yours.
+
+    seen: whether others see that this console is here.
+    """
     needy = sum(one.weight > 0 for one in needs)
     parts = [f"{needy} of {len(needs)} need somebody" if needy else "nobody is needed"]
     mine = [one.standing.holding for one in needs if one.standing.holding]
@@ -226,4 +229,6 @@ def summary(needs: Sequence[Need], at_home: Sequence[str], me: str) -> Line:
         parts.append(f"you look after {yours}")
     if at_home:
         parts.append(f"also at home: {', '.join(at_home)}")
+    if not seen:
+        parts.append("others do not see you")
     return line(span("   ".join(parts), "dim"))

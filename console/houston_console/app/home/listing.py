@@ -35,6 +35,8 @@ class HomeList(LineView):
         self._numbers: list[int] = []
         """Of each row its place among the rollouts, from 1."""
         self._shown: list[Line] = []
+        self._made: dict[int, list[Line]] = {}
+        """Lines of rows, for as long as nothing changes."""
 
     # --- lines -------------------------------------------------------------------------------
 
@@ -52,11 +54,17 @@ class HomeList(LineView):
     def line_at(self, number: int) -> Line:
         """One of them."""
         at, offset = self._lines[number]
+        made = self._made.get(at)
+        if made is None:
+            made = self._made[at] = self._row_lines(at)
+        return made[offset]
+
+    def _row_lines(self, at: int) -> list[Line]:
         row = self.rows[at]
         if row.need is None:
             ones = [one.need for one in self.rows if one.task == row.task and one.need]
-            return task_line(row.task, ones, self.room)
-        return rollout_lines(self._as_shown(at), self.view)[offset]
+            return [task_line(row.task, ones, self.room)]
+        return rollout_lines(self._as_shown(at), self.view)
 
     def _as_shown(self, at: int) -> Shown:
         row = self.rows[at]
@@ -77,6 +85,7 @@ class HomeList(LineView):
         return None
 
     def _measure(self) -> None:
+        self._made.clear()
         high = self.view.lines
         self._lines = [
             (at, offset)
@@ -155,6 +164,7 @@ class HomeList(LineView):
 
     def draw_changed(self) -> None:
         """Draw again when a line on the screen says something else."""
+        self._made.clear()
         first = round(self.scroll_y)
         shown = range(first, min(self.line_count(), first + self.size.height))
         looks = [self.line_at(number) for number in shown]

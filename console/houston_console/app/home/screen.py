@@ -77,7 +77,7 @@ class HomeScreen(HoustonScreen):
         self.heads, self.card = Facts(id="home-heads"), Facts(id="home-card")
         self.filter = Filter(id="home-filter", select_on_focus=False)
         self.by_task = False
-        self._reader, self._needs = reader, needs
+        self._reader, self._needs, self._link = reader, needs, link
         self._choose, self._compare = choose, compare
         self._claiming, self._steering = Claiming(link, self), Steering(link, self)
         self._spent: tuple[str, list[Spent]] = ("", [])
@@ -128,7 +128,8 @@ class HomeScreen(HoustonScreen):
 
     def _say_around(self) -> None:
         box = self.query_one("#home")
-        subtitle(box, summary(self.state.board.needs, self.state.board.at_home, self.state.me))
+        board, me = self.state.board, self.state.me
+        subtitle(box, summary(board.needs, board.at_home, me, not self._link.unseen))
         under = self.listed.under_cursor
         self.card.put(partial(self._card_lines, under))
 

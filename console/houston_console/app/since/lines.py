@@ -9,13 +9,13 @@ from houston_shared.store.queries.since import Happening, Heard, Scored, Since, 
 
 KINDS: dict[str, tuple[str, Tone]] = {
     "error": ("✗", "error"),
-    "attention": ("△", "warning"),
+    "attention": ("!", "warning"),
     "evaluation": ("★", "score"),
     "guidance": ("✎", "guidance"),
-    "fork": ("⑂", "fork"),
-    "verdict": ("⚖", "dim"),
-    "claim": ("⚑", "guidance"),
-    "bookmark": ("¶", "dim"),
+    "fork": ("↳", "fork"),
+    "verdict": ("✓", "dim"),
+    "claim": ("☞", "guidance"),
+    "bookmark": ("⚑", "dim"),
     "state": ("●", "dim"),
     "cancel": ("⊘", "warning"),
 }
