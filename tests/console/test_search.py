@@ -189,7 +189,9 @@ async def test_the_count_is_there_before_enter_and_esc_leaves(
         await seat.press("ctrl+r", "ctrl+r")
         await seat.until(lambda: "‹words›" in seat.bar("#search-toggles"), "another mode")
         assert seat.transcript.cursor == before
+        assert "ctrl+o where" in seat.bar("#hints")
         await seat.press("escape")
+        await seat.until(lambda: "enter unfold" in seat.bar("#hints"), "the keys of the steps")
         searching = seat.app.watching.trajectory.searching
         await seat.until(lambda: searching.found is None, "given up")
         assert seat.app.focused is seat.transcript

@@ -103,10 +103,12 @@ KEYS = (
     Key("hits", "l", "list", "l", "list all that was found, and go there"),
     Key("hits", "ampersand", "filter", "&", "show only the steps that were found, or all again"),
     Key("hits", "escape", "clear", "esc", "end a range; show all steps again; end the search"),
-    Key("search", "ctrl+r", "turn('mode')", "ctrl+r", "as written, pattern, or words"),
-    Key("search", "ctrl+o", "turn('where')", "ctrl+o", "this rollout, this task, or all rollouts"),
-    Key("search", "ctrl+t", "turn('what')", "ctrl+t", "steps, diffs, searches, or terminals"),
-    Key("search", "up", "earlier(-1)", "↑", "the search before"),
+    Key("search", "ctrl+r", "turn('mode')", "ctrl+r", "as written, pattern, or words", "mode"),
+    Key("search", "ctrl+o", "turn('where')", "ctrl+o", "this rollout, this task, or all rollouts",
+        "where"),
+    Key("search", "ctrl+t", "turn('what')", "ctrl+t", "steps, diffs, searches, or terminals",
+        "what"),
+    Key("search", "up", "earlier(-1)", "↑", "the search before", "earlier"),
     Key("search", "down", "earlier(1)", "↓", "the search after it"),
     Key("find", "e", "nearest('error', True)", "e", "next error", "error"),
     Key("find", "E", "nearest('error', False)", "E", "error before"),
@@ -245,6 +247,7 @@ CHAINS: tuple[tuple[Area, ...], ...] = (
     ("composer",),
     ("question",),
     ("words",),
+    ("search",),
 )
 """Areas whose keys can be pressed at the same place."""
 
@@ -290,7 +293,7 @@ def actions(area: Area) -> dict[str, str]:
 
 def hints(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
-    alone = area in ("composer", "question", "words")
+    alone = area in ("composer", "question", "words", "search")
     here: tuple[Area, ...] = STEPS if area == "trajectory" else (area,)
     everywhere: tuple[Area, ...] = () if alone else ("watch", "app")
     if area in ("home", "compare", "eye"):

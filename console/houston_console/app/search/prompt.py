@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -13,6 +14,7 @@ from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.lines import Line, spread
 from houston_console.app.keys import bindings
 from houston_console.app.messages import say
+from houston_console.app.screen import HoustonScreen
 from houston_console.app.search.asked import Asked, Earlier
 
 
@@ -91,6 +93,12 @@ class SearchPrompt(Vertical):
     def on_resize(self) -> None:
         """More or fewer choices fit."""
         self.dress()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The line of keys is the prompt's while somebody writes in it."""
+        event.stop()
+        if isinstance(self.screen, HoustonScreen):
+            self.screen.hints.area("search")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Something was typed."""

@@ -5,6 +5,7 @@ without text only ends it. It ends with its stdin. A process of its own, so that
 turns with the screen for the interpreter, and one that hangs in a pattern can be killed.
 """
 
+import contextlib
 import queue
 import resource
 import sys
@@ -77,7 +78,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     jobs = _Jobs()
     threading.Thread(target=jobs.listen, daemon=True).start()
-    with Reader(Home(Path(sys.argv[1]))) as reader:
+    # Opened by the first search: what is wrong with the home is then its answer.
+    with contextlib.closing(Reader(Home(Path(sys.argv[1])))) as reader:
         while (job := jobs.take()) is not None:
             _say(Found(job.number))  # it is here, whatever comes of it
             if job.query.text:
