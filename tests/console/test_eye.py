@@ -1,6 +1,7 @@
 """The eye: what differs from the step before, what is no longer there, where the cache ended."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from houston_console.app.eye.facts import facts
 from houston_console.app.eye.reading import Seen
 from houston_console.app.eye.text import found_in
 from houston_shared.command import main
-from houston_shared.records import Message
+from houston_shared.records import Head, Message
 from houston_shared.store import context, context_change
 from houston_shared.store.context import ContextView
 from houston_shared.store.reader import Reader
@@ -97,6 +98,48 @@ def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
         assert texts[rule + 1].endswith("three"), make
     ids = _texts(list(eye_lines.TokenIds(seen._replace(reach=Reach(12, 24, None)), WIDTH)))
     assert [at for at, one in enumerate(ids) if "12 of 24" in one] == [2]  # six ids in a line
+
+
+def _tokenizer(folder: Path) -> str:
+    """One token a byte, and one for `ab`."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {one: at for at, one in enumerate([*letters, "ab"])}
+    made = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    file = folder / "tokenizer.json"
+    made.save(str(file))
+    return str(file)
+
+
+CACHED = {
+    "nothing": (0, 0),
+    "some": (3, 4),
+    "half of a character": (5, 4),
+    "a whole one": (6, 5),
+    "all": (99, 7),
+}
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_cached_tokens_are_counted_in_characters(
+    name: str, builder: HomeBuilder, tmp_path: Path
+) -> None:
+    from tokenizers import Tokenizer
+
+    file, text = _tokenizer(tmp_path), "abcd中ab"
+    ids = tuple(Tokenizer.from_file(file).encode(text).ids)
+    cached_tokens, expected = CACHED[name]
+    builder.rollout("r")
+    builder.head("r", Head(system="", task="", tools=(), rendered="", token_ids=ids,
+                           dialect="x", tokenizer=file))  # fmt: skip
+    builder.begin("r", 1, new_prompt_ids=ids, cached_tokens=cached_tokens)
+    with Reader(builder.home) as reader:
+        request = reader.run(context.at("r", 1))
+    assert context.complete(request).rendered == text
+    assert context.cached_characters(request, text) == expected
 
 
 def test_a_search_finds_words_that_go_on_in_the_next_line() -> None:

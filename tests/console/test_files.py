@@ -14,6 +14,8 @@ from houston_console.app.files.view import DiffText
 from houston_shared.command import main
 from houston_shared.records import FileChange
 from houston_shared.safe_text import SafeText, safe_line
+from houston_shared.store.queries import file_history
+from houston_shared.store.reader import Reader
 from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder
 
@@ -120,6 +122,23 @@ def _home(builder: HomeBuilder) -> None:
         builder.whole("r", 2, "draws", files=(other,))
         builder.whole("r", 3, "edits again", edit, files=(change,))
         builder.whole("r", 4, "looks")
+
+
+def test_a_branch_has_the_past_that_it_shares(builder: HomeBuilder) -> None:
+    _home(builder)
+    change = FileChange(path="x.py", kind="removed", added=0, removed=9)
+    builder.rollout("limb", parent="r", parent_step=2)
+    builder.whole("limb", 3, "goes its own way", files=(change,))
+    with Reader(builder.home) as reader:
+        files = reader.run(file_history.files("limb"))
+        made = reader.run(file_history.history("limb", "x.py"))
+        shared = reader.run(file_history.of_step("limb", 2))
+    assert [(one.path, one.changes, one.removed) for one in files] == [
+        ("x.py", 2, 10),
+        ("pic.png", 1, 0),
+    ]
+    assert [(one.step, one.kind) for one in made] == [(3, "removed"), (1, "changed")]
+    assert [one.path for one in shared] == ["pic.png"]
 
 
 async def test_a_diff_follows_the_step_and_every_file_has_its_history(

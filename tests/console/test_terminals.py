@@ -12,6 +12,7 @@ import pytest
 
 from houston_console.app.drawing.lines import plain
 from houston_console.app.terminals import log as logs
+from houston_console.app.terminals import plans
 from houston_console.app.terminals.attach import LEAVE, way
 from houston_console.app.terminals.fetching import Fetched
 from houston_console.app.terminals.log import Index, grown
@@ -20,6 +21,7 @@ from houston_console.app.terminals.view import TerminalText
 from houston_shared import terminal_folder
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan
+from houston_shared.store.reader import Reader
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 
@@ -171,6 +173,23 @@ async def test_a_terminal_shows_what_each_step_left(
         await seat.until(lambda: "news" in seat.text(TerminalText), "live again")
         await seat.press("comma", "enter")
         await seat.until(lambda: seat.transcript.cursor == 2, "at the step")
+
+
+def test_a_branch_shows_terminals_of_the_past_that_it_shares(
+    builder: HomeBuilder, tmp_path: Path
+) -> None:
+    _home(builder, tmp_path / "host")
+    builder.rollout("limb", parent="r", parent_step=2)
+    span = TerminalSpan(host="local", terminal="main", start=0, end=7)
+    builder.whole("limb", 3, "runs", spans=(span,))
+    expected = {(3, 0): ("limb", 3), (2, 0): ("r", 2), (3, -1): ("r", 2), (2, 1): ("limb", 3)}
+    with Reader(builder.home) as reader:
+        for (step, by), found in expected.items():
+            printed = reader.run(plans.printed("limb", "local", "main", step, by))
+            assert printed
+            assert (printed.rollout, printed.step) == found
+        assert reader.run(plans.printed("limb", "local", "main", 1, -1)) is None
+        assert reader.run(plans.printed("limb", "local", "main", 3, 1)) is None
 
 
 async def test_a_terminal_over_the_whole_screen(
