@@ -1,8 +1,10 @@
 """Home: who needs me? What stands first, how it is found, and that it stays under the cursor."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from houston_console.app.home.listing import HomeList
+from houston_shared.command import main
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -59,6 +61,16 @@ async def test_who_names_no_rollout_begins_at_home_and_comes_back_to_it(
             assert seat.app.state.selected == "t-one"
 
 
+def test_the_picture_of_many_rollouts_is_home(builder: HomeBuilder, tmp_path: Path) -> None:
+    _three(builder)
+    picture = tmp_path / "home.svg"
+    words = ["--home", str(builder.home.path), "console", "--picture", str(picture)]
+    assert main([*words, "--size", "80x24"]) == 0
+    svg = picture.read_text()
+    assert "Who&#160;needs&#160;me?" in svg
+    assert "u-three" in svg
+
+
 async def test_keys_behind_the_choice_are_for_the_rollout(builder: HomeBuilder, sit: Sit) -> None:
     _three(builder)
     async with sit(builder.home, at_home=True) as seat:
@@ -96,7 +108,7 @@ async def test_what_is_read_keeps_its_place_while_the_order_changes(
 
 
 async def test_rollouts_are_found_by_words_by_task_and_by_number(
-    tmp_path: object, builder: HomeBuilder, sit: Sit
+    builder: HomeBuilder, sit: Sit
 ) -> None:
     with builder.bulk():
         for number in range(1, 31):

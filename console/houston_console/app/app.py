@@ -115,7 +115,8 @@ class HoustonConsole(App[None]):
     @property
     def front(self) -> HoustonScreen:
         """The full screen that is shown; questions and the eye stand before it."""
-        return next(one for one in reversed(self.screen_stack) if isinstance(one, HoustonScreen))
+        shown = (one for one in reversed(self.screen_stack) if isinstance(one, HoustonScreen))
+        return next(shown, self.watching)  # at the very end there is none any more
 
     async def catch_up(self) -> None:
         """Bring everything that is shown up to the newest commit. Raises HoustonError."""
@@ -142,6 +143,7 @@ class HoustonConsole(App[None]):
         if self._begins and self.state.rollouts:
             self._begins = False
             if len(self.state.rollouts) > 1:
+                self._judged(await self.needs.read())  # so that the first picture is whole
                 await self.action_home()
 
     async def action_home(self) -> None:
@@ -245,7 +247,7 @@ class HoustonConsole(App[None]):
         if isinstance(event, events.Key):
             self._pressed_at = time.monotonic()
             self.link.presence.pressed()
-            self.front.pressed()
+            self.front.pressed(event.key)
         await super().on_event(event)
 
     def may_copy(self) -> bool:

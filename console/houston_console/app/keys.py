@@ -149,11 +149,7 @@ KEYS = (
     Key("home", "enter,space", "open", "enter", "open the rollout at the cursor", "open", True),
     Key("home", "slash", "filter", "/", "filter by words as you type", "filter", True),
     Key("home", "t", "group", "t", "under their tasks, or all in one list", "tasks"),
-    *(
-        Key("home", str(digit), f"digit({digit})", f"{digit}" if digit else "0 … 9",
-            "go to a rollout by its number", "", False, f"number-{digit}")
-        for digit in range(10)
-    ),
+    Key("home", "0,1,2,3,4,5,6,7,8,9", "number", "0 … 9", "go to a rollout by its number"),
     Key("home", "x", "mark", "x", "mark two rollouts of a task to compare", "mark"),
     Key("home", "v", "compare", "v", "show the two that are marked side by side", "compare"),
     Key("home", "c", "claim", "c", "look after a rollout, or hand it over", "claim"),

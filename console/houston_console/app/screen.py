@@ -48,8 +48,8 @@ class HoustonScreen(Screen[None]):
     def judged(self) -> None:
         """Who needs a person, and who is where, was read again."""
 
-    def pressed(self) -> None:
-        """A key was pressed: somebody is here."""
+    def pressed(self, key: str) -> None:
+        """A key was pressed: somebody is here. key: as Textual names it."""
 
     @property
     def place(self) -> tuple[str, int]:

@@ -195,7 +195,7 @@ class WatchScreen(HoustonScreen):
         except HoustonError as problem:
             self.told(problem)
 
-    def pressed(self) -> None:
+    def pressed(self, key: str) -> None:
         """Whoever comes back to a console that was left open is told what happened meanwhile."""
         now = now_us()
         if self._stage == "open" and self._read_seq and now - self._read_at > IDLE_US:

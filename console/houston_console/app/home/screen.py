@@ -82,7 +82,7 @@ class HomeScreen(HoustonScreen):
         self._claiming, self._steering = Claiming(link, self), Steering(link, self)
         self._spent: tuple[str, list[Spent]] = ("", [])
         self._key_at = -READING_SECONDS
-        self._typed = ("", 0.0)
+        self._typed, self._key = ("", 0.0), ""
 
     def body(self) -> ComposeResult:
         """Heads, the list, a line to filter by, and the card."""
@@ -172,9 +172,9 @@ class HomeScreen(HoustonScreen):
         self.list_again(self.state.selected)
         self.on_home_list_moved()
 
-    def pressed(self) -> None:
+    def pressed(self, key: str) -> None:
         """Somebody is at the list."""
-        self._key_at = time.monotonic()
+        self._key_at, self._key = time.monotonic(), key
 
     # --- filter, groups, numbers -------------------------------------------------------------
 
@@ -208,13 +208,15 @@ class HomeScreen(HoustonScreen):
         self.by_task = not self.by_task
         self.list_again(self.listed.chosen, anew=True)
 
-    def action_digit(self, digit: int) -> None:
+    def action_number(self) -> None:
         """Go to a rollout by its number; digits that follow at once belong to it."""
-        typed, at = self._typed
-        now = time.monotonic()
-        text = f"{typed}{digit}" if now - at < NUMBER_SECONDS else str(digit)
+        digit, (typed, at), now = self._key, self._typed, time.monotonic()
+        if not digit.isdecimal():
+            self.tell("Type the number in front of a rollout.", "warning")
+            return
+        text = f"{typed}{digit}" if now - at < NUMBER_SECONDS else digit
         if int(text) > sum(row.need is not None for row in self.listed.rows):
-            text = str(digit)
+            text = digit
         self._typed = (text, now)
         self.listed.go_to_number(int(text))
 
