@@ -52,7 +52,7 @@ class Searching(Vertical):
         self._transcript = transcript
         self._place = place
         self._unchoose = unchoose
-        self._finder = Finder(home, self._heard)
+        self._finder = Finder(home, self._heard, self._anew)
         self._pause: Timer | None = None
         self._upto = 0
         """The newest event that was there when it was last looked for."""
@@ -117,6 +117,12 @@ class Searching(Vertical):
         else:
             found.take(heard.progress, heard.more)
         self._show(found)
+
+    def _anew(self) -> None:
+        """The newest search begins once more."""
+        if self.found is not None and not self.found.done:
+            self.found = Found(self.found.query)
+            self._mark(self.found)
 
     def on_transcript_view_moved(self) -> None:
         """The rollout may have gone on: what is new is looked for too."""

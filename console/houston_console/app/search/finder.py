@@ -1,7 +1,7 @@
 """The process that searches, as the console holds it: started when somebody begins to write.
 
-A new search ends the one before. A process that does not answer to one within a second is killed
-and started again: it hangs in somebody's pattern.
+A new search ends the one before. A process that does not answer to one in time is killed and
+started again: it hangs in somebody's pattern.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from houston_shared.home import Home
 from houston_shared.store.finding.process import Found, Job
 from houston_shared.store.finding.query import Query
 
-ANSWER_SECONDS = 1.0
+ANSWER_SECONDS = 3.0
+"""Within which a process that is well says that it has the search, also on a busy machine."""
 LINE = 64 << 20
 """Bytes of one line of the process."""
 
@@ -22,9 +23,14 @@ LINE = 64 << 20
 class Finder:
     """One process at most."""
 
-    def __init__(self, home: Home, found: Callable[[Found], None]) -> None:
-        """found: told what was found for the newest job, on the event loop."""
+    def __init__(
+        self, home: Home, found: Callable[[Found], None], anew: Callable[[], None]
+    ) -> None:
+        """found: told what was found for the newest job, on the event loop. anew: the newest job
+        begins once more, and what was found for it is found again.
+        """
         self._home = home
+        self._anew = anew
         self._found = found
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -83,6 +89,8 @@ class Finder:
     async def _watch(self, job: Job) -> None:
         await asyncio.sleep(ANSWER_SECONDS)
         if self._accepted < job.number and job is self._job:
+            self._job = Job(job.number + 1, job.query)  # nothing more of the old one is taken
+            self._anew()
             async with self._turn:
                 await self._end()
                 await self._start()

@@ -39,6 +39,8 @@ class Transcript(TranscriptView):
     async def go_to(self, row: int, open: bool = False) -> None:
         """Jump to a row, a third down the screen; the rows around it are read first."""
         row = max(0, min(row, self.steps))
+        if self.folds.shown(row) != row:
+            self.filter(None)
         if open:
             self.folds.set_open(row, True)
         if open or row != self.steps:
@@ -103,7 +105,7 @@ class Transcript(TranscriptView):
 
     def action_follow(self) -> None:
         """The newest step, and stay with it."""
-        self.cursor = self.steps
+        self.cursor = self.folds.shown(self.steps, -1)
         self._follow()
         self._strips.clear()
         self._to_end()
@@ -161,11 +163,14 @@ class Transcript(TranscriptView):
 
     def filter(self, steps: Iterable[int] | None) -> None:
         """Show these steps only, or all again; the one at the cursor, or the nearest, stays."""
-        self._let_go()
         self.folds.only(None if steps is None else set(steps))
-        self.cursor = self.folds.shown(self.cursor)
+        newest = self.steps if self.following else self.cursor
+        self.cursor = self.folds.shown(newest, -1 if self.following else 1)
         self._redraw()
-        self._scroll(self.folds.top(self.cursor) - self._height // 3)
+        if self.following:
+            self._to_end()
+        else:
+            self._scroll(self.folds.top(self.cursor) - self._height // 3)
         say(self, self.Moved())
 
     # --- what the frame says -----------------------------------------------------------------

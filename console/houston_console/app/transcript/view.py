@@ -108,7 +108,7 @@ class TranscriptView(LineView):
             self._keep(first, found)
         self.folds.grow(steps + 1)
         if self.following:
-            self.cursor = steps
+            self.cursor = self.folds.shown(steps, -1)
             self._seen = steps
         self._redraw()
         if self.following:
