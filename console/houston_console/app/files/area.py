@@ -179,7 +179,6 @@ class Files(Vertical):
 
     def _dress(self) -> None:
         self.listed.empty = line(span(f" no {self.view} yet", "dim"))
-        self.below.nothing("" if self.listed.rows else "what steps change stands here")
         shown = [f"‹{view}›" if view == self.view else view for view in VIEWS]
         if self._path:
             shown = [f"‹{self._path}›", f"{len(self.listed.rows)} changes"]

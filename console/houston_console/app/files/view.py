@@ -7,7 +7,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.drawing.lines import Line, block
 from houston_console.app.drawing.marking import mark
 from houston_console.app.files.diffs import Drawn, Ground
 from houston_console.app.files.lines import WIDE, Change, change_lines, result_lines
@@ -104,10 +104,6 @@ class DiffText(LineView):
     def scroll_pages(self, by: float) -> None:
         """Scroll by so much of the height."""
         self.jump(round(self.scroll_y + by * max(1, self.size.height)))
-
-    def nothing(self, words: str) -> None:
-        """What is said while there is nothing to show."""
-        self.empty = line(span(f" {words}", "dim"))
 
 
 def _over(strip: Strip, ground: Ground, style: Style) -> Strip:
