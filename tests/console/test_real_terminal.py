@@ -1,0 +1,152 @@
+"""A person at a real terminal, logged in over SSH, in a tmux there: nothing between is made up.
+
+The person's own terminal is a tmux server (`Desk`), which runs ssh; the login runs another tmux on
+the node, with everything as it comes, and in that the console.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.hosts.ssh.settings import command_line
+from tests.support.sshd import Sshd
+from tests.support.station import Station
+
+SECONDS = 30
+"""Until a screen that does not change is given up."""
+SLEEP = {"name": "sleep", "arguments": {"sleep_time": 600}}
+FILES = {"name": "list_files", "arguments": {"path": "."}}
+STEPS = [
+    {"thought": "I look at what there is.", "calls": [FILES]},
+    {"thought": "There might be a quasar in it.", "calls": [FILES]},
+    {"thought": "I wait for a word.", "calls": [SLEEP]},
+    {"thought": "On.", "calls": [FILES]},
+    {"thought": "And on.", "calls": [FILES]},
+    {"thought": "I wait again.", "calls": [SLEEP]},
+]
+
+
+class Desk:
+    """A person's terminal, and their login on the node."""
+
+    def __init__(self, folder: Path, sshd: Sshd, station: Station) -> None:
+        self._socket, self._there = folder / "desk", folder / "there"
+        variables = [f"{k}={v}" for k, v in station.environment.items() if k.startswith("HOUSTON")]
+        console = [sys.executable, "-m", "houston_shared.command", "console"]
+        far = ["tmux", "-u", "-S", str(self._there), "-f", "/dev/null", "new-session"]
+        home = [f"HOME={station.folder}", f"XDG_STATE_HOME={station.folder}/state"]
+        self._login = folder / "login"
+        self._login.write_text(f"exec {shlex.join([*far, 'env', *home, *variables, *console])}\n")
+        self._ssh = [*command_line(sshd.host)[:-3], "-tt", "there", f"sh {self._login}"]
+        settings = folder / "desk.conf"
+        # A terminal as most are: it has colours, and takes what is copied by OSC 52.
+        lines = ("default-terminal xterm-256color", "set-clipboard on", "status off")
+        settings.write_text("".join(f"set -g {line}\n" for line in lines))
+        size = ("-x", "160", "-y", "50")
+        self.tmux("-f", str(settings), "new-session", "-d", *size, shlex.join(self._ssh))
+
+    def tmux(self, *words: str) -> str:
+        return _tmux(self._socket, *words)
+
+    def shows(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def until(self, text: str, why: str) -> None:
+        """Wait until the screen holds a text (a regular expression)."""
+        end = time.monotonic() + SECONDS
+        while not re.search(text, self.shows()):
+            assert time.monotonic() < end, f"{why}: no {text!r} in\n{self.shows()}"
+            time.sleep(0.05)
+
+    def press(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-l", text)
+
+    @property
+    def copied(self) -> list[str]:
+        """What was copied last: in the tmux of the node, and in the person's own terminal."""
+        return [_tmux(one, "show-buffer") for one in (self._there, self._socket)]
+
+    def close(self) -> None:
+        for server in (self._there, self._socket):
+            _tmux(server, "kill-server")
+
+
+def _tmux(socket: Path, *words: str) -> str:
+    command = ["tmux", "-S", str(socket), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.fixture
+def desk(station: Station, tmp_path: Path) -> Iterator[Desk]:
+    """The console, open over SSH on the one rollout there is."""
+    sshd = Sshd(tmp_path / "sshd")
+    sshd.start()
+    station.start()
+    (rollout,) = station.rollout(station.task(), station.script(STEPS))
+    made = Desk(tmp_path, sshd, station)
+    station.until(lambda: station.closed(rollout) == 2, 30, "the agent sleeps in step 3")
+    made.until("I wait for a word", "the step shows")
+    yield made
+    made.close()
+    sshd.close()
+
+
+def _said(station: Station) -> list[dict[str, Any]]:
+    (row,) = station.json("rollout", "list")
+    return station.json("guidance", row["rollout"])
+
+
+def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> None:
+    desk.press("/")
+    desk.type("quasar")
+    desk.press("Enter")
+    desk.until(r"step 2 of 3.*/quasar +1/1", "it is found")
+    desk.press("5")
+    desk.type("先看 README, then go on.")
+    desk.until("先看 README, then go on.", "what is typed shows")
+    desk.press("C-w")
+    heard = station.until(
+        lambda: [one for one in _said(station) if one["state"] == "delivered"], 30, "it is heard"
+    )
+    assert [(one["text"], one["mode"], one["step"]) for one in heard] == [
+        ("先看 README, then go on.", "wake", 3)
+    ]
+    desk.until("step 3 +wake", "the queue says where it was heard")
+    desk.press("Escape", "y")
+    desk.until("Copied", "it says that it was copied")
+    assert ["There might be a quasar in it." in text for text in desk.copied] == [True, True]
+
+
+def test_a_daemon_that_is_killed_while_somebody_types_costs_nothing(
+    station: Station, desk: Desk
+) -> None:
+    (rollout,) = (row["rollout"] for row in station.json("rollout", "list"))
+    desk.press("5")
+    desk.type("begun while it lived, ")
+    station.kill_daemon()
+    desk.type("ended when it was gone")
+    desk.until("daemon down", "it says so")
+    whole = "begun while it lived, ended when it was gone"
+    assert whole in desk.shows()
+    desk.press("C-w")
+    desk.until("unsent", "it waits, unsent")
+    station.start()
+    station.until(
+        lambda: [one["state"] for one in _said(station)] == ["delivered"], 30, "sent once"
+    )
+    assert [one["text"] for one in _said(station)] == [whole]
+    desk.until("I wait again", "the newest step shows")
+    assert "daemon down" not in desk.shows()
+    shown = [int(number) for number in re.findall(r"[▸◌] +(\d+) ", desk.shows())]
+    assert shown == [1, 2, 3, 4, 5, 6], "no step is left out"
+    assert station.closed(rollout) == 5
