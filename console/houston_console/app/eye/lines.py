@@ -206,14 +206,12 @@ def difference(seen: Seen, width: int) -> tuple[list[Line], int]:
     change = seen.change
     if change is None:
         return [line(span(" There is no request before the first.", "dim"))], 0
-    found: list[Line] = []
+    found = _heading(f"new: {len(change.new)}", f"{change.kept} messages as before")
+    for one in change.new:
+        found += [*_message(one.number, one.message, width, True), ()]
     if change.gone:
         found += _heading(f"no longer there: {len(change.gone)}", f"as of step {seen.step - 1}")
         found += [row for one in change.gone for row in _gone(one, width)]
-    as_before = f"{change.kept} messages as before"
-    found += [*_heading(f"new: {len(change.new)}", f"behind and between {as_before}")]
-    for one in change.new:
-        found += [*_message(one.number, one.message, width, True), ()]
     return found, 0
 
 
