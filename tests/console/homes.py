@@ -75,6 +75,7 @@ class HomeBuilder(WrittenHome):
         host_root: str = "",
         sandbox: str = "bubblewrap",
         definition: str = "",
+        hosts: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         """A running rollout with its head."""
         record = TaskRecord(
@@ -92,6 +93,7 @@ class HomeBuilder(WrittenHome):
             policy="policy@1",
             host_root=host_root,
             sandbox=sandbox,
+            hosts=hosts or {},
             by="person:ada",
         )
         self.event(Key(rollout), "spec", spec)

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan
 from houston_shared.store.reader import Reader
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
+from tests.support.sshd import Sshd
 
 PROMPT = b"\x1b]7771;p;\x07$ "
 
@@ -269,6 +271,39 @@ async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Pat
     finally:
         for at in (outer, socket):
             tmux(at, "kill-server")
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Sshd]:
+    """Another machine, over a real sshd."""
+    made = Sshd(tmp_path / "s")
+    made.start()
+    yield made
+    made.close()
+
+
+async def test_a_log_elsewhere_is_fetched_and_then_what_is_new_of_it(
+    builder: HomeBuilder, sit: Sit, there: Sshd
+) -> None:
+    far = terminal_folder.terminals_folder(Path(there.host.host_root), "r") / "train"
+    _write(far, b"epoch 1\r\n", 99)
+    keys = ("ssh", "ssh_config", "host_root", "command")
+    hosts = {"gpu": {key: getattr(there.host, key) for key in keys}}
+    with builder.bulk():
+        builder.start("r", hosts=hosts)
+        span = TerminalSpan(host="gpu", terminal="train", start=0, end=9)
+        builder.whole("r", 1, "trains", spans=(span,))
+    async with sit(builder.home) as seat:
+        await seat.press("3", "F")
+        await seat.until(lambda: "epoch 1" in seat.text(TerminalText), "fetched")
+        with (far / "log.0000000000000000").open("ab") as file:
+            file.write(b"epoch 2\r\n")
+        await seat.press("F")
+        await seat.until(lambda: "epoch 2" in seat.text(TerminalText), "what is new")
+        assert seat.lines(TerminalText)[:2] == ["epoch 1", "epoch 2"]
+        await seat.press("s")
+        await seat.until(lambda: "as step 1 left it" in seat.frame("#terminals"), "at its step")
+        assert "epoch 2" not in seat.text(TerminalText)
 
 
 async def test_a_log_elsewhere_says_so_and_why_it_cannot_be_fetched(
