@@ -86,3 +86,7 @@ def test_only_positions_are_added() -> None:
         made = placed(f"\x1b[7;9H{text}")
         assert only(SCREEN, made) == made
         assert re.sub(r"\x1b\[7;[0-9]+H *", "", made).replace(" ", "") == text.replace(" ", "")
+
+
+def test_words_of_scripts_with_vowels_beside_a_letter_stay_whole() -> None:
+    assert placed("\x1b[1;1Hहिन्दी") == "\x1b[1;1Hहिन्दी\x1b[1;4H"

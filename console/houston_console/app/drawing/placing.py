@@ -2,19 +2,21 @@
 
 Skin tones, emoji by selector (a warning sign), keycaps, families and the vowels of Indian scripts
 take more or fewer cells in one terminal, or one version of tmux, than in another: everything behind
-them in the line, and the frame, would stand elsewhere. Each is written onto cells that were
-emptied, and the cursor is set behind it. It knows nothing of what the text says or who wrote it.
+them in the line, and the frame, would stand elsewhere. Each sign is written onto cells that were
+emptied, and the cursor is set behind it; words of such scripts stay whole, and the cursor is set
+behind the text they stand in. It knows nothing of what the text says or who wrote it.
 """
 
 import re
 
 from rich.cells import split_graphemes
 
-_DISPUTED = re.compile(
-    "[\u0900-\u0dff\u0f00-\u109f\u1780-\u17ff\u1a20-\u1cff\ua800-\uabff\u200d\ufe0e\ufe0f\u20e3"
-    "\u1100-\u11ff\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff\U0001fa70-\U0001faff]"
-)
-"""Joiners, selectors, keycaps, tones, flags, young emoji; scripts with vowels beside a letter."""
+_EMOJI = "\u200d\ufe0e\ufe0f\u20e3\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff\U0001fa70-\U0001faff"
+"""Joiners, selectors, keycaps, flags, tones, young emoji."""
+_SCRIPTS = "\u0900-\u0dff\u0f00-\u109f\u1100-\u11ff\u1780-\u17ff\u1a20-\u1cff\ua800-\uabff"
+"""Scripts with vowels beside a letter, which some terminals give a cell of their own."""
+_DISPUTED = re.compile(f"[{_EMOJI}{_SCRIPTS}]")
+_SIGN, _LETTER = re.compile(f"[{_EMOJI}]"), re.compile(f"[{_SCRIPTS}]")
 _SEQUENCE = re.compile(r"(\x1b\[[0-9;:?<=>$]*[A-Za-z])")
 _PLACE = re.compile(r"\x1b\[([0-9]+);([0-9]+)H")
 
@@ -58,10 +60,12 @@ def _text(text: str, row: int, column: int) -> tuple[str, int]:
     made: list[str] = []
     for start, end, wide in spans:
         one = text[start:end]
-        if _DISPUTED.search(one) and wide:
+        if wide and _SIGN.search(one):
             here = f"\x1b[{row};{column}H"
             made.append(f"{here}{' ' * wide}{here}{one}\x1b[{row};{column + wide}H")
         else:
             made.append(one)
         column += wide
+    if _LETTER.search(text):
+        made.append(f"\x1b[{row};{column}H")
     return "".join(made), column
