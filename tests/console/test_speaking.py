@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from houston_console.app.speaking import snippets
 from houston_console.app.speaking.completion import offer
@@ -190,3 +191,23 @@ async def test_a_snippet_is_kept_and_said_again(
         await seat.write("up")
         await seat.press("enter")
         await seat.until(lambda: composer.text == "back it up", "said again")
+
+
+async def test_escape_and_letters_that_came_as_one_leave_and_are_keys(
+    live: LiveStation, sit: Sit
+) -> None:
+    """tmux waits half a second behind an escape: what was typed until then is alt and a letter."""
+    worker = _work(live)
+    async with sit(live.home, worker.rollout) as seat:
+        await _live(seat)
+        await seat.press("e", "i")
+        assert "No error" not in seat.bar("#hints"), "what was told is read with the next key"
+        await seat.write("draft")
+        for key, character in (("alt+g", "g"), ("z", "z"), ("enter", "\r")):
+            seat.app.post_message(events.Key(key, character))
+        await seat.until(lambda: seat.app.focused is seat.transcript, "back at the steps")
+        await seat.until(lambda: seat.transcript.cursor == 0, "the letter was a key there")
+        assert seat.app.query_one(Composer).text == "draft"
+        await seat.press("i")
+        await seat.write("ed")
+        assert seat.app.query_one(Composer).text == "drafted"

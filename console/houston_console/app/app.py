@@ -202,10 +202,6 @@ class HoustonConsole(App[None]):
         """Something could not be read or done."""
         self.front.told(message.problem)
 
-    def on_key(self, event: events.Key) -> None:
-        """What was told has been read."""
-        self.front.hints.quiet()
-
     async def action_help(self) -> None:
         """Every key."""
         await self.push_screen(Help())
@@ -243,9 +239,11 @@ class HoustonConsole(App[None]):
     # --- the clipboard -----------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys are noted: only they may write to the clipboard."""
+        """Keys are noted: only they may write to the clipboard. What was told has been read."""
         if isinstance(event, events.Key):
             self._pressed_at = time.monotonic()
+            # Here, not in `on_key`: a key that an area takes never rises to the app.
+            self.front.hints.quiet()
             self.link.presence.pressed()
             self.front.pressed(event.key)
         await super().on_event(event)

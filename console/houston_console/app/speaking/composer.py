@@ -72,9 +72,25 @@ class Composer(TextArea):
         self._said, self._known = said, known
         self._history = History()
         self._offer: Offer | None = None
+        self._left = False
+        """Left, though the focus has not gone yet: what is typed now is meant for elsewhere."""
+
+    def on_focus(self) -> None:
+        """What is typed is the draft's."""
+        self._left = False
 
     async def _on_key(self, event: events.Key) -> None:
         """Keys are taken here, not as bindings: those may overtake letters typed before them."""
+        letter = event.character or ""
+        # Escape and a letter within half a second reach a program in tmux as one: alt and a letter.
+        joined = letter.isalnum() and event.key.startswith("alt+") and event.key not in self._keys
+        if self._left or joined:
+            event.stop()
+            event.prevent_default()
+            if joined and not self._left:
+                self.action_leave()
+            self.app.post_message(events.Key(letter if joined else event.key, event.character))
+            return
         action = self._keys.get(event.key) or self._walk(event.key)
         if action != "complete":
             self._offer = None
@@ -216,4 +232,5 @@ class Composer(TextArea):
 
     def action_leave(self) -> None:
         """Back to the trajectory; the draft stays."""
+        self._left = True
         say(self, self.Leave())
