@@ -4,7 +4,8 @@
 It passes the sequences that Textual 8.2 itself writes (colours, cursor positions, the modes of
 `LinuxDriver`, pointer shapes) and replaces every other control character. It cannot tell a colour
 of ours from one in a text: that is the first filter's part. It shares no code with the first, so
-that one fault cannot open both. What has passed is only given cursor positions (`placing`).
+that one fault cannot open both. What has passed is only given cursor
+positions (`placing`), and colours that change nothing are left out (`thrift`).
 """
 
 import base64
@@ -16,6 +17,7 @@ from rich.console import Console
 from textual.drivers.linux_driver import LinuxDriver
 
 from houston_console.app.drawing.placing import placed
+from houston_console.app.drawing.thrift import thrifty
 
 _COLOURS = r"\[[0-9;:]*m"
 SCREEN = (
@@ -64,7 +66,7 @@ class SafeDriver(LinuxDriver):
             if isinstance(self._app, Presses) and self._app.may_copy():
                 super().write(data)
             return
-        super().write(data if _POINTER.fullmatch(data) else placed(only(SCREEN, data)))
+        super().write(data if _POINTER.fullmatch(data) else thrifty(placed(only(SCREEN, data))))
 
 
 class _Coloured:

@@ -31,7 +31,8 @@ PLAIN = Style()
 @lru_cache(4096)
 def style(codes: str) -> Style:
     """The style that a reset and these codes make."""
-    attributes, ground, behind = set(), "", ""
+    attributes: set[str] = set()
+    ground, behind = "", ""
     rest = codes.split(";") if codes else []
     while rest:
         code = rest.pop(0)
