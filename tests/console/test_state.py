@@ -94,6 +94,19 @@ def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
     assert again.draft(strange).text == ""
 
 
+def test_who_shares_a_login_has_words_of_their_own(tmp_path: Path) -> None:
+    """Else whoever's console is first sends what another wrote, under its own name."""
+    names = ("", "李雷", "Li " + "👍" * 80, "li/../lei")
+    boxes = [Outbox(Home(tmp_path), tmp_path, name) for name in names]
+    for name, box in zip(names, boxes, strict=True):
+        box.keep_draft(Draft("r", f"draft of {name}"))
+        box.post("r", f"said by {name}", "next")
+    for name, box in zip(names, boxes, strict=True):
+        assert box.draft("r").text == f"draft of {name}"
+        assert [one.text for one in box.unsent("r")] == [f"said by {name}"]
+        assert tmp_path in (box.folder, *box.folder.parents)
+
+
 def test_a_draft_file_cut_by_a_full_disk_is_no_error(tmp_path: Path) -> None:
     outbox = Outbox(Home(tmp_path), tmp_path)
     outbox.keep_draft(Draft("r", "words"))

@@ -63,7 +63,7 @@ class HoustonConsole(App[None]):
         self.loaded = loaded
         self.state = ConsoleState()
         self.reader = AsyncReader(loaded.home)
-        self.outbox = Outbox(loaded.home, folder)
+        self.outbox = Outbox(loaded.home, folder, loaded.config.console.name)
         self.link = Link(loaded.home, self.outbox, self._linked, loaded.config.console.name)
         self.pump = Pump(
             loaded.home,

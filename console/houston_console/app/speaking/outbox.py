@@ -4,6 +4,7 @@ One file for each rollout's draft and one for each unsent message, replaced as a
 change, so that whatever dies (terminal, SSH, console, daemon) finds them again. It sends nothing.
 """
 
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from houston_console.app.speaking.entries import Entry
 from houston_shared.errors import HoustonError
 from houston_shared.guidance_id import new_id
 from houston_shared.home import Home
+from houston_shared.person import NAME_LIMIT
 from houston_shared.records import GuidanceMode
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -46,11 +48,18 @@ class Unsent(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """Drafts and unsent messages of one user for one home."""
+    """Drafts and unsent messages of one person for one home."""
 
-    def __init__(self, home: Home, folder: Path | None = None) -> None:
-        """folder: where the files are; the user's state folder when None. Raises HoustonError."""
+    def __init__(self, home: Home, folder: Path | None = None, claimed: str = "") -> None:
+        """folder: where the files are; the user's state folder when None. Raises HoustonError.
+
+        claimed: the name they speak under where several share a login: each has words of their own,
+        which nobody else's console takes up or sends under another name.
+        """
         self.folder = folder or user_state_path("houston") / "console" / home.key
+        name = claimed.strip()[:NAME_LIMIT]
+        if name:
+            self.folder = self.folder / "people" / hashlib.sha256(name.encode()).hexdigest()[:16]
         self._drafts = self.folder / "drafts"
         self._unsent = self.folder / "unsent"
         try:
