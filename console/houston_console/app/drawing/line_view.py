@@ -161,7 +161,7 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def jump(self, line: int) -> None:
         """Have `line` at the top, without animation."""
-        self.scroll_to(y=max(0, line), animate=False, force=True)
+        self.scroll_to(y=max(0, line), animate=False, force=True, immediate=True)
         self.vertical_scrollbar.position = self.scroll_y  # also before it is shown
 
     def on_click(self, event: Any) -> None:
