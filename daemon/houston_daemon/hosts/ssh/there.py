@@ -2,6 +2,7 @@
 
 import msgspec
 
+from houston_daemon.hosts.ssh.settings import settings_of
 from houston_shared.config_hosts import Host
 from houston_shared.records import RolloutSpec
 
@@ -23,5 +24,4 @@ class There(msgspec.Struct, frozen=True, kw_only=True):
 
 def there(spec: RolloutSpec, host: str) -> There:
     """The part that a rollout has on one of its machines."""
-    settings = msgspec.convert(spec.hosts[host], Host)
-    return There(host=host, settings=settings, key=spec.host_key)
+    return There(host=host, settings=settings_of(spec.hosts[host]), key=spec.host_key)

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-import msgspec
-
 from houston_daemon.environments.kind import Making
 from houston_daemon.environments.local import local_host, variables
 from houston_daemon.environments.workstation.command.family import CommandActions, CommandLimits
@@ -23,7 +21,8 @@ from houston_daemon.hosts.local import LocalHost
 from houston_daemon.hosts.ssh import left
 from houston_daemon.hosts.ssh.host import SshHost
 from houston_daemon.hosts.ssh.messages import Hello
-from houston_shared.config_hosts import LOCAL, Host
+from houston_daemon.hosts.ssh.settings import settings_of
+from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
@@ -68,7 +67,7 @@ def _place(making: Making, name: str, state: Callable[[], State]) -> Place:
 def ssh_host(making: Making, name: str) -> SshHost:
     """Another machine as the task maps it."""
     spec, task, leased = making.spec, making.task, making.gpus.get(name, ())
-    mapped, settings = task.mapped, msgspec.convert(spec.hosts[name], Host)
+    mapped, settings = task.mapped, settings_of(spec.hosts[name])
     before = past(spec, task, name)
     hello = Hello(
         version=version("houston-agents"),
