@@ -63,6 +63,10 @@ class HoustonScreen(Screen[None]):
     def linked(self) -> None:
         """The daemon came, or went, or took what was sent."""
 
+    def on_screen_resume(self) -> None:
+        """It is shown, for the first time or again."""
+        self.say()
+
     def say(self) -> None:
         """Say how things stand; called once a second, so it draws only what has changed."""
         self.status.take(self.state, self._home)
