@@ -161,7 +161,7 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
         await seat.until(lambda: found.steps[-1:] == [301], "what came since")
         await seat.until(lambda: "one more needle" in seat.text(), "shown with the others")
         await seat.press("g", "V", "f")
-        assert "▌ 40–301 chosen" in seat.frame("#trajectory")
+        assert "▌ 6 of 40–301 chosen" in seat.frame("#trajectory")
         judging = seat.app.watching.trajectory.judging
         chosen = judging.bench.chosen("r", seat.transcript.cursor, seat.transcript.folds.those)
         assert chosen and chosen.words == "6 steps between 40 and 301"

@@ -181,6 +181,8 @@ class Transcript(TranscriptView):
         if self._anchor:
             first, last = sorted((self._anchor, self.cursor))
             ends = f"{first}–{last}" if last > first else f"{first}"
+            if self.folds.those is not None:
+                ends = f"{sum(first <= one <= last for one in self.folds.those)} of {ends}"
             parts.append(span(f"   ▌ {ends} chosen", "title"))
         if self.words:
             count = self.tally(self.cursor) if self.tally else ""
