@@ -151,7 +151,7 @@ async def test_a_console_left_open_tells_who_comes_back_to_it(
         watching = seat.app.watching
         await seat.until(lambda: watching.since._known, "read")
         await seat.press("j")
-        watching._read_at -= 11 * crowd.MINUTE  # so long ago the last key was
+        watching.since._shown_at -= 11 * crowd.MINUTE  # so long ago the last key was
         with builder.bulk():
             builder.whole("r", 2, "two", success=False)
         await seat.until(lambda: seat.transcript.steps == 2, "grown")

@@ -141,10 +141,10 @@ class HoustonConsole(App[None]):
     async def _begin(self) -> None:
         """Begin at home where there is a choice; a single rollout is opened by itself."""
         if self._begins and self.state.rollouts:
-            self._begins = False
             if len(self.state.rollouts) > 1:
                 self._judged(await self.needs.read())  # so that the first picture is whole
                 await self.action_home()
+            self._begins = False
 
     async def action_home(self) -> None:
         """Who needs me?"""

@@ -30,11 +30,9 @@ from houston_console.app.state import ConsoleState
 from houston_console.app.steering.steering import Steering
 from houston_console.app.terminals.area import Terminals
 from houston_console.app.transcript.area import TrajectoryArea
-from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
 from houston_shared.person import Person
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.looks import IDLE_US
 from houston_shared.store.queries import cost
 
 NARROW = 120
@@ -67,18 +65,14 @@ class WatchScreen(HoustonScreen):
         self.reader, self.link = reader, link
         self.tabs = TabBar(id="tabs")
         self.selector = Selector(id="rollouts")
-        self.since = SinceArea(aside, id="since")
+        self.since = SinceArea(aside, person, id="since")
         self.trajectory = TrajectoryArea(link, reader, id="trajectory")
         self.guidance = GuidanceArea(outbox, link, id="guidance")
         self.files = Files(id="files")
         self.terminals = Terminals(link.home.path, id="terminals")
         self.source: RolloutSource | None = None
-        self._aside, self._person = aside, person
+        self._aside = aside
         self._claiming, self._steering = Claiming(link, self), Steering(link, self)
-        self._read_seq, self._read_at = 0, now_us()
-        """The newest event that was shown when a key was last pressed here, and when that was."""
-        self._missed: tuple[int, int] | None = None
-        """The same two of before a long silence; None before the first."""
         self._wanted = rollout
         self._shown_seq = 0
         self._stage: Literal["unread", "reading", "open"] = "unread"
@@ -128,7 +122,6 @@ class WatchScreen(HoustonScreen):
         self.guidance.turn_to(source)
         self.trajectory.turn_to(source)
         self.since.turn_to(rollout)
-        self._read_seq = 0
         self.say()
         return source
 
@@ -156,25 +149,11 @@ class WatchScreen(HoustonScreen):
         self.terminals.follow(self.trajectory.transcript.cursor)
         self.selector.take(self.state)
         self.link.look_at(*self.place)
-        self._read_seq, self._read_at = self._shown_seq, now_us()
-        self._missed = None
-        self.later(self._read_since, "since")
+        self.since.open(self._shown_seq)
         self.judged()
         self.say()
 
     # --- since when, and who is here ---------------------------------------------------------
-
-    async def _read_since(self) -> None:
-        """What happened since this person was here: before this visit, or before a long silence."""
-        try:
-            if self._missed is None:
-                await self.since.read(self.state.selected, self._person)
-            else:
-                await self.since.read_after(self.state.selected, *self._missed)
-        except HoustonError as problem:
-            self.told(problem)
-        else:
-            self.judged()
 
     def judged(self) -> None:
         """Order, people and what attention has cost may be others."""
@@ -182,6 +161,10 @@ class WatchScreen(HoustonScreen):
         need = self.state.need(self.state.selected)
         self.since.stand(need.standing if need else None, self.state.me)
         self.on_rollout_list_moved()
+
+    def on_since_area_read(self) -> None:
+        """Since when was read: a note may be new to this person."""
+        self.judged()
 
     def on_rollout_list_moved(self) -> None:
         """What attention the rollout under the cursor has cost is read for its card."""
@@ -197,11 +180,8 @@ class WatchScreen(HoustonScreen):
 
     def pressed(self, key: str) -> None:
         """Whoever comes back to a console that was left open is told what happened meanwhile."""
-        now = now_us()
-        if self._stage == "open" and self._read_seq and now - self._read_at > IDLE_US:
-            self._missed = (self._read_seq, self._read_at)
-            self.later(self._read_since, "since")
-        self._read_seq, self._read_at = self._shown_seq, now
+        if self._stage == "open":
+            self.since.pressed(self._shown_seq)
 
     @property
     def place(self) -> tuple[str, int]:

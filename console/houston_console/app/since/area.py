@@ -8,6 +8,7 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.message import Message
 
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, line, span
@@ -22,6 +23,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.need import Standing
 from houston_shared.person import Person
 from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.looks import IDLE_US
 from houston_shared.store.queries import looking, since
 from houston_shared.store.queries.looking import Seen
 
@@ -81,13 +83,20 @@ class SinceList(LineView):
 class SinceArea(Vertical):
     """People, a note, a line of what happened, and all of it when it is unfolded."""
 
-    def __init__(self, reader: AsyncReader, **arguments: Any) -> None:
-        """reader: one that no key waits for."""
+    class Read(Message):
+        """What happened, and since when, is known."""
+
+    def __init__(self, reader: AsyncReader, person: Person, **arguments: Any) -> None:
+        """reader: one that no key waits for. person: who sits here."""
         super().__init__(**arguments)
         self.people, self.line = Facts(id="people"), Facts(id="since-line")
         self.list = SinceList(id="since-list")
         self.visit: Visit | None = None
-        self._reader = reader
+        self._reader, self._person = reader, person
+        self._shown_seq, self._shown_at = 0, now_us()
+        """The newest event that was shown when a key was last pressed here, and when that was."""
+        self._missed: tuple[int, int] | None = None
+        """The same two of before a long silence; None before the first."""
         self._walk = Walk(())
         self._rollout = ""
         self._seen: Seen | None = None
@@ -115,19 +124,45 @@ class SinceArea(Vertical):
         self._known = self._wanted = False
         self.people.display = False
 
-    async def read(self, rollout: str, person: Person) -> None:
-        """What happened since `person` was here. Raises HoustonError."""
-        seen = await self._reader.run(looking.last_seen(rollout, person))
+    def open(self, seq: int) -> None:
+        """The rollout that was turned to is shown up to the event `seq`."""
+        self._missed = None
+        self._shown_seq, self._shown_at = seq, now_us()
+        self.run_worker(self._read(self._rollout), group="since", exclusive=True)
+
+    def pressed(self, seq: int) -> None:
+        """A key, with everything up to the event `seq` shown; the first one after a long silence
+        is of somebody who comes back.
+        """
+        now = now_us()
+        if now - self._shown_at > IDLE_US:
+            self._missed = (self._shown_seq, self._shown_at)
+            self.run_worker(self._read(self._rollout), group="since", exclusive=True)
+        self._shown_seq, self._shown_at = seq, now
+
+    async def _read(self, rollout: str) -> None:
+        try:
+            if self._missed is not None:
+                await self._read_after(rollout, *self._missed)
+            else:
+                await self._read_seen(rollout)
+        except HoustonError as problem:
+            say(self, Failed(problem))
+        else:
+            say(self, self.Read())
+
+    async def _read_seen(self, rollout: str) -> None:
+        seen = await self._reader.run(looking.last_seen(rollout, self._person))
         if rollout != self._rollout:
             return
         self._seen = seen
         if seen is not None:
-            await self.read_after(rollout, seen.seq, seen.at)
+            await self._read_after(rollout, seen.seq, seen.at)
         self._known = True
         if self._wanted and rollout == self._rollout:
             await self.unfold()
 
-    async def read_after(self, rollout: str, seq: int, at: int) -> None:
+    async def _read_after(self, rollout: str, seq: int, at: int) -> None:
         """What happened behind the event `seq`, when somebody was here at `at`."""
         happened = await self._reader.run(since.happened(rollout, seq))
         if rollout == self._rollout:
@@ -201,7 +236,7 @@ class SinceArea(Vertical):
             say(self, Told(words))
             return
         try:
-            await self.read_after(self._rollout, 0, 0)
+            await self._read_after(self._rollout, 0, 0)
         except HoustonError as problem:
             say(self, Failed(problem))
         else:
