@@ -12,6 +12,7 @@ from houston_console.app.speaking.composer import Composer
 from houston_console.app.speaking.queue import Queue
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.home import Home
+from houston_shared.wire import EditGuidance
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
 from tests.support.recorder_client import Worker
 
@@ -118,6 +119,32 @@ async def test_what_was_heard_while_it_was_edited_stays_as_it_was_heard(
         await seat.press("enter")
         await seat.until(lambda: "delivered" in seat.bar("#hints"), "refused with a reason")
         assert seat.app.query_one(Composer).text == "first too late"
+        await seat.press("enter")
+        await seat.until(lambda: "first too late" in seat.lines(Queue)[0], "as a new message")
+
+
+async def test_two_people_change_the_same_guidance_and_the_second_decides(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    live.person().guide(worker.rollout, "first")
+    async with sit(live.home, worker.rollout, size=SMALL) as seat:
+        await _is_live(seat)
+        await seat.press("6")
+        await seat.until(lambda: "first" in _queue(seat), "there")
+        await seat.press("E")
+        await seat.write(" mine")
+        ((said, revision),) = live.query("SELECT id, revision FROM guidance")
+        live.person().ask(EditGuidance(id=said, revision=revision, text="first theirs"))
+        await seat.press("enter")
+        await seat.until(lambda: "changed meanwhile" in seat.bar("#hints"), "told")
+        hints = seat.app.front.hints
+        shown = "".join(hints.render_line(y).text for y in range(hints.size.height))
+        assert "your words instead" in shown, "to its end, in as many lines as it takes"
+        await seat.until(lambda: "first theirs" in _queue(seat), "theirs is shown")
+        await seat.press("enter")
+        await seat.until(lambda: "first mine" in _queue(seat), "mine after all")
+        assert hints.size.height == 1
 
 
 async def test_a_draft_outlives_the_console_and_belongs_to_its_rollout(

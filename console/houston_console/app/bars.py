@@ -6,7 +6,7 @@ from typing import Any
 from textual.strip import Strip
 from textual.widget import Widget
 
-from houston_console.app.drawing.lines import Line, Span, Tone, line, span, spread, width_of
+from houston_console.app.drawing.lines import Line, Span, Tone, block, line, span, spread, width_of
 from houston_console.app.drawing.palette import blank, palette
 from houston_console.app.keys import Area, hints
 from houston_console.app.rollouts.listing import STATES
@@ -14,6 +14,8 @@ from houston_console.app.state import ConsoleState
 
 LAST = 2
 """Hints that are there at any width."""
+MOST = 4
+"""Lines that something to be told may take."""
 WIDE = 120
 """Columns from which the home is named."""
 LINKS: dict[str, tuple[str, str, Tone]] = {
@@ -30,20 +32,20 @@ class Bar(Widget):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._parts: Line = ()
+        self._lines: tuple[Line, ...] = ()
 
-    def put(self, parts: Line) -> None:
-        """Say something."""
-        if parts != self._parts:
-            self._parts = parts
+    def put(self, *lines: Line) -> None:
+        """Say something, in as many lines as the bar is high."""
+        if lines != self._lines:
+            self._lines = lines
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """The line."""
-        if y or not self._parts:
+        if y >= len(self._lines) or not self._lines[y]:
             return blank(self.size.width, self.rich_style)
         colours = palette(self.app.theme_variables)
-        return colours.strip(self._parts, self.size.width, self.rich_style)
+        return colours.strip(self._lines[y], self.size.width, self.rich_style)
 
 
 class StatusBar(Bar):
@@ -56,7 +58,7 @@ class StatusBar(Bar):
         for kind, count in state.counts():
             mark, colour = STATES[kind]
             left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
-        lag = f"  {state.lag} behind" if state.lag else ""
+        lag = f"  {state.lag} to read" if state.lag else ""
         clock = time.strftime("%H:%M %z")
         place = span(f"  {home}", "faint") if self.size.width >= WIDE else span("")
         right = line(place, span(f"  seq {state.seq}{lag}", "dim"), span(f"  {clock} "))
@@ -92,6 +94,7 @@ class HintBar(Bar):
         super().__init__(**arguments)
         self._area: Area = "trajectory"
         self._message: Line = ()
+        """What to tell, in one piece; wrapped for the width there is."""
 
     def area(self, area: Area) -> None:
         """The focus is there now."""
@@ -100,7 +103,7 @@ class HintBar(Bar):
 
     def tell(self, text: str, tone: Tone) -> None:
         """Say something until `quiet`."""
-        self._message = line(span(f" {text}", tone))
+        self._message = line(span(text, tone))
         self._say()
 
     def quiet(self) -> None:
@@ -111,14 +114,22 @@ class HintBar(Bar):
 
     def _say(self) -> None:
         if self._message:
-            self.put(self._message)
+            words = self._message[0]
+            told = block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[:MOST]
+            self._show(*told)
             return
         found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
                  for key, word in hints(self._area)]  # fmt: skip
         # What does not fit is left out before the last two, help and quit.
         while len(found) > LAST and sum(map(width_of, found)) > self.size.width > 0:
             found.pop(-LAST - 1)
-        self.put(tuple(part for hint in found for part in hint))
+        self._show(tuple(part for hint in found for part in hint))
+
+    def _show(self, *lines: Line) -> None:
+        """As high as what is told needs: what to do next stands at its end."""
+        if self.styles.height is None or self.styles.height.value != len(lines):
+            self.styles.height = len(lines)
+        self.put(*lines)
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""

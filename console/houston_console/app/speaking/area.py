@@ -223,10 +223,31 @@ class GuidanceArea(Vertical):
         )
 
     async def _change(self, draft: Draft) -> None:
-        words = await guiding.edit(self._link, draft)
+        try:
+            words = await guiding.edit(self._link, draft)
+        except HoustonError as problem:
+            await self.refresh_queue()
+            self._again(draft, problem)
+            return
         self.composer.taken(draft)
         say(self, Told(words, good=True))
         await self.refresh_queue()
+
+    def _again(self, draft: Draft, problem: HoustonError) -> None:
+        """What was typed stays; the next Enter does what can still be done with it."""
+        now = next((one for one in self.queue.entries if one.id == draft.edits), None)
+        newer = now is not None and now.state == "queued" and now.revision != draft.revision
+        if now is None or (now.state == "queued" and not newer):
+            say(self, Failed(problem))
+            return
+        words = self.composer.text
+        if newer:
+            self.composer.write(Draft(draft.rollout, words, draft.edits, now.revision))
+            told = "It was changed meanwhile, and reads now as below. enter: your words instead."
+        else:
+            self.composer.write(Draft(draft.rollout, words))
+            told = f"It is {now.state} already, as it was. enter: say your words as a new message."
+        say(self, Told(told))
 
     # --- the queue ---------------------------------------------------------------------------
 
