@@ -164,7 +164,7 @@ def _signals(one: Standing) -> Iterator[Reason]:
             told.add(name)
             why, best = step.reasons.get(name, ""), one.rollout.best_score
             if name == "near_budget" and best is not None and best < LOW_SCORE:
-                name, why = "low_finish", _with(f"best score {best:g}", why)
+                name, why = "low_finish", _with(f"best score {best:.4g}", why)
             text = _with(WORDS.get(name, name.replace("_", " ")), why)
             weight = SIGNALS.get(name, UNKNOWN_SIGNAL)
             yield Reason(name, text, weight // 2 if seen else weight)

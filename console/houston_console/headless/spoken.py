@@ -23,8 +23,8 @@ def duration(seconds: float) -> str:
 
 
 def score(value: float | None) -> str:
-    """A score from 0 to 100, or a dash."""
-    return "–" if value is None else f"{value:g}"
+    """A score from 0 to 100 as people read it, four digits of it, or a dash."""
+    return "–" if value is None else f"{value:.4g}"
 
 
 def standing(one: Rollout, room: int | None = None, archived: bool = False) -> Span:

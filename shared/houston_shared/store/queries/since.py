@@ -174,7 +174,7 @@ def _best(rollout: str, after: int) -> Plan[float | None]:
 
 
 def _evaluated(one: Scored) -> Happening:
-    text = f"score {one.score:g}" if one.score is not None else f"no score ({one.state})"
+    text = f"score {one.score:.4g}" if one.score is not None else f"no score ({one.state})"
     return Happening(one.seq, one.step, one.at, "evaluation", text)
 
 
