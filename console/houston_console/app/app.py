@@ -204,7 +204,7 @@ class HoustonConsole(App[None]):
 
     async def action_help(self) -> None:
         """Every key."""
-        await self.push_screen(Help())
+        await self.push_screen(Help(self.front.area))
 
     # --- commands by name --------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from houston_console.app.bars import HintBar
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, fit, line, span
-from houston_console.app.keys import TITLES, bindings, of
+from houston_console.app.keys import CHAINS, TITLES, Area, bindings, of
 from houston_shared.safe_text import safe_line
 
 
@@ -72,29 +72,34 @@ class Confirm(ModalScreen[bool]):
 
 
 class Help(ModalScreen[None]):
-    """Every key."""
+    """Every key, those of where one is before the others."""
 
     BINDINGS = [("escape,q,question_mark,f1", "close", "close")]
+
+    def __init__(self, area: Area) -> None:
+        """area: where the focus is."""
+        super().__init__()
+        self._area: Area = area
 
     def compose(self) -> ComposeResult:
         """One list."""
         with Vertical(id="help") as box:
             title(box, "Keys")
             subtitle(box, line("esc close"))
-            yield TextLines(_help_lines())
+            yield TextLines(_help_lines(self._area))
 
     def action_close(self) -> None:
         """Done."""
         self.dismiss(None)
 
 
-def _help_lines() -> list[Line]:
+def _help_lines(here: Area) -> list[Line]:
     found: list[Line] = []
-    for area, name in TITLES:
+    first = next((chain for chain in CHAINS if here in chain), ())
+    for area, name in sorted(TITLES, key=lambda one: (one[0] not in first, one[0] == "app")):
         found.append(line(span(f" {name}", "title")))
         found += [
-            line(span("   "), span(fit(one.shown, 12), "tool"), span(one.does))
-            for one in of(area)
+            line(span("   "), span(fit(one.shown, 12), "tool"), span(one.does)) for one in of(area)
         ]
         found.append(())
     return found

@@ -65,7 +65,7 @@ def _facts(pair: Sequence[Side], me: str) -> list[tuple[str, list[Line]]]:
         ("score", [_score(side) for side in pair]),
         each("evaluations", "evaluations"),
         each("errors", "errors"),
-        each("contexts", "forks"),
+        each("summarised", "forks"),
         ("guidance", [line(span(_guidance(side))) for side in pair]),
         ("attention", [line(span(_spent(side, me))) for side in pair]),
     ]

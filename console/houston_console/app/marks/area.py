@@ -94,7 +94,10 @@ class Marks(Vertical):
     def action_permalink(self) -> None:
         """Copy the step's permalink; pressed again, the command that shows the step."""
         source, step = self._source(), self._transcript.cursor
-        if source is None or not step:
+        if source is None:
+            return
+        if not step:
+            say(self, Told("Only steps have a permalink: go to one first."))
             return
         link = places.link(source.rollout, step)
         again = self._linked == link

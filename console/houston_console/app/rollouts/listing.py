@@ -77,7 +77,9 @@ def standing(one: Rollout, down: bool = False) -> str:
         said += f" by {one.paused_by}"
     if one.cancelling and one.state not in ENDED:
         said += f", being cancelled by {one.cancelling}"
-    if one.reason:  # which may say all of it: "cancelled by person:ada: …"
+    if one.reason == "finish":
+        said += ": the agent called finish"
+    elif one.reason:  # which may say all of it: "cancelled by person:ada: …"
         said = one.reason if one.reason.startswith(one.state) else f"{said}: {one.reason}"
     return f"{said} {LAST_KNOWN}" if down and one.state == "running" else said
 

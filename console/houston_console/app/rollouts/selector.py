@@ -21,6 +21,7 @@ from houston_shared.store.queries.cost import Spent
 
 FACTS = 9
 """Lines under the list at least."""
+NONE = (span(" no rollouts yet", "dim"),)
 
 
 class RolloutList(LineView):
@@ -42,7 +43,7 @@ class RolloutList(LineView):
         super().__init__(**arguments)
         self.listed: list[Row] = []
         self.chosen = ""
-        self.empty = (span(" no rollouts yet", "dim"),)
+        self.empty = (span(" reading", "dim"),)
 
     def line_count(self) -> int:
         """Tasks and rollouts."""
@@ -67,6 +68,9 @@ class RolloutList(LineView):
 
     def take(self, listed: list[Row], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
+        if self.empty != NONE:
+            self.empty = NONE
+            self.refresh()
         keep = self.under_cursor.id if self.under_cursor else ""
         wanted = chosen if chosen != self.chosen or not keep else keep
         if (listed, chosen) == (self.listed, self.chosen):
