@@ -89,7 +89,7 @@ bench: $(BIN)/.dev
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
 
 pictures: $(BIN)/.dev
-	$(BIN)/python -m tests.console.look
+	$(BIN)/python -m tests.console.pictures
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

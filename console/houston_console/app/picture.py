@@ -35,10 +35,12 @@ async def draw(
             await pilot.pause()
             await app.query_one(Transcript).settle()
             await pilot.pause()
-        path.write_text(_local(app.export_screenshot(title="houston console")), encoding="utf-8")
+        path.write_text(
+            without_remote_fonts(app.export_screenshot(title="houston console")), encoding="utf-8"
+        )
 
 
-def _local(svg: str) -> str:
+def without_remote_fonts(svg: str) -> str:
     """The picture without the addresses of fonts elsewhere: looking at it asks nobody."""
     without = _REMOTE_FONTS.sub("", svg)
     return re.sub(r"font-family: Fira Code[^;]*;", f"font-family: {_FONTS};", without)

@@ -1,0 +1,92 @@
+"""Draws the pictures of docs/: `python -m tests.console.pictures` (`make pictures`).
+
+A made-up home with eighteen rollouts, but a real recorder, a worker of the rollout that is looked
+at, and the console itself, whose keys are pressed: what is said in a picture was sent and heard.
+"""
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from houston_console.app.app import HoustonConsole
+from houston_console.app.picture import without_remote_fonts
+from houston_shared import wire
+from houston_shared.config import Configuration, Console, Loaded
+from houston_shared.lock import HomeLock, Owner
+from tests.console import look
+from tests.support.recorder_client import Station, Worker
+
+DOCS = Path(__file__).parents[2] / "docs"
+SIZE = (140, 42)
+ROLLOUT = "r-7f3a"
+WORDS = "The check cannot finish before the corpus is clean: stop it and look at line 12 first."
+
+
+async def shoot(folder: Path) -> None:
+    """The way of docs/annotators.md, a picture at each stop."""
+    with look.build(folder) as builder:
+        home = builder.home
+    station, lock = Station(home.path).start(), HomeLock(home)
+    assert lock.take(Owner(pid=0, since="")) is None
+    worker = station.worker(ROLLOUT)
+    loaded = Loaded(Configuration(console=Console(name="ada")), home, "defaults")
+    app = HoustonConsole(loaded, "", folder / "state")
+    async with app.run_test(size=SIZE) as pilot:
+        await _rest(pilot)
+        _keep(app, "home")
+        await _press(pilot, "slash", *"7f3a", "enter", "enter")
+        _keep(app, "rollout")
+        await _press(pilot, "up", "up", "up", "enter")
+        _keep(app, "step")
+        await _press(pilot, "v")
+        _keep(app, "eye")
+        await _press(pilot, "escape", "5", *("space" if one == " " else one for one in WORDS))
+        _keep(app, "composer")
+        await _press(pilot, "enter")
+        _keep(app, "queued")
+        await asyncio.to_thread(_close_step, worker)
+        await _press(pilot, "escape", "f")
+        _keep(app, "heard")
+    station.stop()
+    lock.release()
+
+
+def _close_step(worker: Worker) -> None:
+    for reply in (
+        worker.intent(61),
+        worker.result(61, text="Slept 600 s."),
+        worker.observation(61, tail="[step 61 · active 40 min · 2 evaluations left]"),
+    ):
+        assert isinstance(reply, wire.Ack), reply
+
+
+async def _press(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause(0.02)
+    await _rest(pilot)
+
+
+async def _rest(pilot: Pilot[None], seconds: float = 2.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        await pilot.pause(0.1)
+
+
+def _keep(app: HoustonConsole, name: str) -> None:
+    file = DOCS / "pictures" / f"{name}.svg"
+    file.parent.mkdir(exist_ok=True)
+    svg = without_remote_fonts(app.export_screenshot(title="houston console"))
+    file.write_text(svg, encoding="utf-8")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="houston-") as folder:
+        asyncio.run(shoot(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What the main screens look like, line by line, on a wide terminal and on a small one.
+
+`UPDATE_PICTURES=1 pytest tests/console/test_pictures.py` draws `pictures/` anew: look at the diff
+before it is kept. Colours are not compared; every state is also a glyph.
+"""
+
+import difflib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from textual.pilot import Pilot
+
+from houston_console.app.app import HoustonConsole
+from houston_shared.config import Configuration, Loaded
+from tests.console import crowd, look
+from tests.console.conftest import SECONDS, SMALL, WIDE
+
+KEPT = Path(__file__).parent / "pictures"
+UPDATE = bool(os.environ.get("UPDATE_PICTURES"))
+NOON = 1_790_000_000
+"""Seconds since 1970: when everything happens."""
+SAME = 10
+"""Looks at a screen that does not change any more."""
+
+
+class Shot(NamedTuple):
+    """One picture."""
+
+    size: tuple[int, int]
+    keys: str = ""
+    many: bool = False
+    """Whether the home of eighteen rollouts is looked at, from its first screen."""
+
+
+SHOTS = {
+    "home-160x50": Shot(WIDE, many=True),
+    "home-80x24": Shot(SMALL, many=True),
+    "trajectory-160x50": Shot(WIDE, "up up up enter"),
+    "trajectory-80x24": Shot(SMALL, "up up up enter"),
+    "eye-160x50": Shot(WIDE, "v"),
+    "composer-80x24": Shot(SMALL, "5 G o space o n"),
+}
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The clock stands, in UTC, and the home is where it is for everybody."""
+    formatted, now = time.strftime, time.gmtime(NOON)
+    monkeypatch.setattr(time, "time_ns", lambda: NOON * 10**9)
+    monkeypatch.setattr(time, "time", lambda: float(NOON))
+    monkeypatch.setattr(time, "strftime", lambda form, at=now: formatted(form, at))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def shown(app: HoustonConsole) -> str:
+    """The screen as text."""
+    strips = app.screen._compositor.render_strips()
+    return "".join(f"{strip.text.rstrip()}\n" for strip in strips)
+
+
+async def drawn(app: HoustonConsole, pilot: Pilot[None], wanted: str) -> str:
+    """The screen once it is as wanted, or does not change any more."""
+    before, same, end = "", 0, time.monotonic() + SECONDS
+    while (now := shown(app)) != wanted and same < SAME and time.monotonic() < end:
+        same = same + 1 if now == before else 0
+        before = now
+        await pilot.pause(0.1)
+    return now
+
+
+@pytest.mark.parametrize("name", SHOTS)
+async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) -> None:
+    shot, file = SHOTS[name], KEPT / f"{name}.txt"
+    made = crowd.build(tmp_path) if shot.many else look.build(tmp_path)
+    wanted = file.read_text() if file.exists() and not UPDATE else ""
+    with made as builder:
+        loaded = Loaded(Configuration(), builder.home, "test")
+        app = HoustonConsole(loaded, "" if shot.many else "r-7f3a", tmp_path / "state")
+        async with app.run_test(size=shot.size) as pilot:
+            await app.catch_up()
+            await drawn(app, pilot, "")
+            for key in shot.keys.split():
+                await pilot.press(key)
+            found = await drawn(app, pilot, wanted)
+    if UPDATE:
+        KEPT.mkdir(exist_ok=True)
+        file.write_text(found)
+    lines = difflib.unified_diff(wanted.splitlines(), found.splitlines(), file.name, "now", n=1)
+    assert UPDATE or found == wanted, "\n".join(lines)
