@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from houston_console.app.drawing.lines import plain
 from houston_console.app.eye import lines as eye_lines
+from houston_console.app.eye import reading
 from houston_console.app.transcript import rows
 from houston_console.app.transcript.plans import step_rows
 from houston_daemon.environments import door
@@ -21,7 +22,6 @@ from houston_shared.home import Home
 from houston_shared.look_alike import spots
 from houston_shared.real_user import CLOSE, OPEN, disarm
 from houston_shared.records import Call, Delivered, Result
-from houston_shared.store import context
 from houston_shared.store.queries import steps
 from houston_shared.store.reader import Reader
 from tests.console.homes import HomeBuilder
@@ -177,9 +177,9 @@ def test_the_transcript_and_the_eye_mark_people_only(home: Home) -> None:
             lines = rows.unfolded(row, record, 120)
             marked = [line for line in lines if any(one.tone == "guidance_text" for one in line)]
             assert bool(marked) == (number % 5 == 0)
-        view = context.context_at(reader, ROLLOUT, STEPS)
+        seen = reading.worked_out(reader.run(reading.raw(ROLLOUT, STEPS)))
     before = sum(int(one[1:]) < STEPS for one in HEARD)
-    for lines in (eye_lines.messages(view, 4000), eye_lines.rendered(view, 4000)):
+    for lines, _ in (eye_lines.messages(seen, 4000), eye_lines.rendered(seen, 4000)):
         marked = [plain(line) for line in lines if any(s.tone == "guidance_text" for s in line)]
         assert sum(SAID in one for one in marked) == before
         assert "".join(marked).count(OPEN) == before
