@@ -9,8 +9,10 @@ from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import plain, width_of
 from houston_console.app.eye.eye import Eye
 from houston_console.app.terminals.area import TerminalText
+from houston_daemon.recorder.steps.journal import Key
 from houston_shared.command import main
 from houston_shared.records import TerminalSpan
+from houston_shared.store.bodies import Erased
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 
@@ -119,6 +121,19 @@ async def test_a_terminal_that_cannot_be_read_says_why(
         path.unlink() if path.is_file() else os.rename(path, tmp_path / "gone")
     async with sit(builder.home) as seat:
         await seat.until(lambda: "cannot be read" in seat.text(TerminalText), "why")
+
+
+async def test_where_the_texts_of_an_archived_rollout_are_is_said(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "gone")
+        builder.state("r", "finished", "worker", "finish")
+        told = Erased(by="person:ada", seqs=(), remainders=(), archive="archives/r.houston.zst")
+        builder.event(Key("r"), "erased", told)
+    async with sit(builder.home) as seat:
+        await seat.until(lambda: "archives/r.houston.zst" in seat.bar("#hints"), "where")
 
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:

@@ -227,6 +227,16 @@ async def test_a_message_that_the_daemon_refuses_keeps_its_words_and_says_why(
         assert "written" in _queue(seat)
 
 
+async def test_why_a_message_was_refused_is_told_at_once(live: LiveStation, sit: Sit) -> None:
+    worker = _work(live)
+    async with sit(live.home, worker.rollout, size=SMALL) as seat:
+        await _is_live(seat)
+        await seat.press("i")
+        seat.app.query_one(Composer).insert("much\n" * 60_000)
+        await seat.press("enter")
+        await seat.until(lambda: "text of guidance has" in seat.bar("#hints"), "said")
+
+
 async def test_nothing_is_sent_to_a_rollout_that_has_ended(live: LiveStation, sit: Sit) -> None:
     worker = _work(live)
     async with sit(live.home, worker.rollout) as seat:

@@ -32,8 +32,9 @@ from houston_console.app.terminals.area import Terminals
 from houston_console.app.transcript.area import TrajectoryArea
 from houston_shared.errors import HoustonError
 from houston_shared.person import Person
+from houston_shared.records import ENDED
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.queries import cost
+from houston_shared.store.queries import archived, cost
 
 NARROW = 120
 """Columns below which one area is shown at a time."""
@@ -152,6 +153,10 @@ class WatchScreen(HoustonScreen):
         self.since.open(self._shown_seq)
         self.judged()
         self.say()
+        current = self.state.current
+        ended = current is not None and current.state in ENDED
+        if ended and (told := await source.read(archived.sentence(source.rollout))):
+            self.tell(told, "warning")
 
     # --- since when, and who is here ---------------------------------------------------------
 

@@ -204,8 +204,12 @@ class GuidanceArea(Vertical):
         self._later(self._deliver())
 
     async def _deliver(self) -> None:
+        before = {one.id for one in self.queue.entries if one.state == "refused"}
         await self._link.send_waiting()
         await self.refresh_queue()
+        refused = [one for one in self.queue.entries if one.state == "refused"]
+        if refused and refused[-1].id not in before:
+            say(self, Told(refused[-1].reason))
         if self._link.state != "live":
             words = "Kept as unsent: it is sent as soon as the daemon is there."
             say(self, Told(words))
