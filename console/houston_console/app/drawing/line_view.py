@@ -144,10 +144,11 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
         target = next((at for side in order for at in side if self.selectable(at)), None)
         if target is None:
             return
-        changed, self.cursor = target != self.cursor, target
+        before, self.cursor = self.cursor, target
         self.reveal(target)
-        if changed:
-            self.refresh()
+        if before != target:
+            self.refresh_line(before)  # not all: a key is to be cheap, also over a narrow line
+            self.refresh_line(target)
             self.moved()
 
     def reveal(self, number: int) -> None:

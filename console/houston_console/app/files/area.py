@@ -58,7 +58,9 @@ class FileList(LineView):
         say(self, self.Moved())
 
     def take(self, rows: Sequence[Item]) -> None:
-        """Show other rows."""
+        """Show other rows; the same ones are not drawn again."""
+        if list(rows) == list(self.rows):
+            return
         self.rows = rows
         self.cursor = max(0, min(self.cursor, len(rows) - 1))
         self.show()
@@ -178,14 +180,16 @@ class Files(Vertical):
             say(self, Failed(problem))
 
     def _dress(self) -> None:
-        self.listed.empty = line(span(f" no {self.view} yet", "dim"))
+        empty = line(span(f" no {self.view} yet", "dim"))
+        if empty != self.listed.empty:
+            self.listed.empty = empty
+            self.listed.refresh()
         shown = [f"‹{view}›" if view == self.view else view for view in VIEWS]
         if self._path:
             shown = [f"‹{self._path}›", f"{len(self.listed.rows)} changes"]
         title(self, "4  " + "  ".join(shown))
         more = f"{self._unread} more files of this step" if self._unread else ""
         subtitle(self, line("esc all files" if self._path else more))
-        self.listed.refresh()
 
     async def action_view(self, by: int) -> None:
         """Files or searches."""

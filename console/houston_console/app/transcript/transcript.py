@@ -25,15 +25,18 @@ class Transcript(TranscriptView):
         row = self.folds.shown(max(0, min(number, self.steps)), 1 if number > self.cursor else -1)
         if row != self.steps:
             self._let_go()
-        changed, self.cursor = row != self.cursor, row
+        before, self.cursor = self.cursor, row
         top, height = self.folds.top(row), self._bottom(row) - self.folds.top(row)
         first = round(self.scroll_y)
         if top < first:
             self._scroll(top)
         elif top + height > first + self._height:
             self._scroll(min(top, top + height - self._height))
-        self.refresh()
-        if changed:
+        for number in (before, row):  # not all: a key is to be cheap, also over a narrow line
+            self.refresh_lines(
+                self.folds.top(number), self._bottom(number) - self.folds.top(number)
+            )
+        if row != before:
             say(self, self.Moved())
 
     async def go_to(self, row: int, open: bool = False) -> None:
