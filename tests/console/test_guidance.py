@@ -235,6 +235,10 @@ async def test_why_a_message_was_refused_is_told_at_once(live: LiveStation, sit:
         seat.app.query_one(Composer).insert("much\n" * 60_000)
         await seat.press("enter")
         await seat.until(lambda: "text of guidance has" in seat.bar("#hints"), "said")
+        await seat.press("escape", "6")
+        await seat.until(lambda: "never heard" in seat.text("#heard"), "not what the agent reads")
+        assert "The text of guidance has" in seat.text("#heard")
+        assert "Put long material into a file" in seat.text("#heard"), "to its end"
 
 
 async def test_nothing_is_sent_to_a_rollout_that_has_ended(live: LiveStation, sit: Sit) -> None:

@@ -160,7 +160,8 @@ class GuidanceArea(Vertical):
         if under is None:
             return []
         fate = fate_lines(under, self._followed, width)
-        return heard_lines(under.text, width, max(2, READ_LINES - len(fate))) + fate
+        never = under.state in ("withdrawn", "refused")
+        return heard_lines(under.text, width, max(2, READ_LINES - len(fate)), never) + fate
 
     async def _read_on(self) -> None:
         """Read what the agent did after it heard the message under the cursor."""

@@ -45,9 +45,12 @@ def entry_line(one: Entry, width: int) -> Line:
     return spread(left, _cut(right, width // 2), width)
 
 
-def heard_lines(text: str, width: int, most: int) -> list[Line]:
-    """What the agent reads, in `most` lines; how much more there is takes the last of them."""
-    mark = span(" agent reads ", "faint")
+def heard_lines(text: str, width: int, most: int, never: bool = False) -> list[Line]:
+    """What the agent reads, in `most` lines; how much more there is takes the last of them.
+
+    never: it was withdrawn or refused, so that the agent will not.
+    """
+    mark = span(" never heard " if never else " agent reads ", "faint")
     pad = span(" " * len(mark.text))
     wrapped = block(as_heard(text), width - len(mark.text), "guidance_text")
     lines = [(mark if not at else pad, *one) for at, one in enumerate(wrapped)]
@@ -57,7 +60,12 @@ def heard_lines(text: str, width: int, most: int) -> list[Line]:
 
 
 def fate_lines(one: Entry, followed: Followed | None, width: int) -> list[Line]:
-    """Who said a message and when, where it was heard, and what the agent did next."""
+    """Who said a message and when, where it was heard, and what the agent did next.
+
+    Of what was refused: why, in full.
+    """
+    if one.reason:
+        return block(one.reason, width, "error", span("             "))
     if not one.queued_at:
         return []
     told = f"{one.author} said it {local(one.queued_at)}"
