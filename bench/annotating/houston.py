@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 RATE = 10.0
 """Steps that arrive in a second."""
 ESCAPE = "\x1b"
-SLOWLY = 0.3
+SLOWLY = 0.2
 """Seconds before and after words are typed, none of which are counted."""
-KEYS = 30
-JUMPS = 12
-OPENINGS = 4
+KEYS = 25
+JUMPS = 9
+OPENINGS = 3
 APPENDS = 15
 
 

@@ -20,7 +20,7 @@ PYTHON = ENVIRONMENT / "bin" / "python"
 INSPECTOR = "mini-swe-agent==2.4.6"
 NEEDS = ("textual==8.2.8", "typer", "python-dotenv", "platformdirs", "requests", "pyyaml", "jinja2")
 """What the inspector imports, of all that the agent needs; Textual as Houston pins it."""
-KEYS = 30
+KEYS = 25
 APPENDS = 5
 
 
