@@ -41,6 +41,7 @@ class Terminal:
             env={**kept, **terminal, **more},
             cwd=folder,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # it ends with its terminal
         )
         os.close(slave)
         self._tail = self._seen = b""
