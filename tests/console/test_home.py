@@ -130,6 +130,12 @@ async def test_rollouts_are_found_by_words_by_task_and_by_number(
         assert "no rollout holds these words" in seat.text(HomeList)
         await seat.press("escape", "slash", *"b-0", "enter")
         assert ids(seat) == ["b-09", "b-07", "b-05", "b-03", "b-01"]
+        assert "enter open" in seat.said()
+        assert "/b-0" in str(seat.app.at_home.query_one("#home").border_subtitle)
+        await seat.press("slash")
+        assert "enter open" not in seat.said(), "letters are no keys now"
+        await seat.press("1", "enter")
+        assert ids(seat) == ["b-01"], "typed on at the end"
         await seat.press("escape", "t", "g")
         assert [row.task for row in listed.rows if not row.id] == ["a", "b"]
         assert listed.rows[1].id == "a-04"

@@ -129,7 +129,10 @@ class HomeScreen(HoustonScreen):
     def _say_around(self) -> None:
         box = self.query_one("#home")
         board, me = self.state.board, self.state.me
-        subtitle(box, summary(board.needs, board.at_home, me, not self._link.unseen))
+        parts = summary(board.needs, board.at_home, me, not self._link.unseen)
+        if self.filter.value:
+            parts = line(span(f"/{self.filter.value}  esc shows all   "), *parts)
+        subtitle(box, parts)
         under = self.listed.under_cursor
         self.card.put(partial(self._card_lines, under))
 
@@ -187,6 +190,11 @@ class HomeScreen(HoustonScreen):
         value = self.filter.value
         self.filter.ask("/", "words of a name, a task, a reason, an action, a person")
         self.filter.value = value
+        self.filter.cursor_position = len(value)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """While a filter is written, letters are no keys."""
+        self.hints.area("words" if event.widget is self.filter else "home")
 
     def on_input_changed(self) -> None:
         """At once, with every letter."""
