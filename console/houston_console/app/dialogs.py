@@ -95,8 +95,11 @@ class Help(ModalScreen[None]):
 
 def _help_lines(here: Area) -> list[Line]:
     found: list[Line] = []
-    first = next((chain for chain in CHAINS if here in chain), ())
-    for area, name in sorted(TITLES, key=lambda one: (one[0] not in first, one[0] == "app")):
+    chain = next((one for one in CHAINS if here in one), ())
+    far = len(chain)
+    for area, name in sorted(
+        TITLES, key=lambda one: chain.index(one[0]) if one[0] in chain else far
+    ):
         found.append(line(span(f" {name}", "title")))
         found += [
             line(span("   "), span(fit(one.shown, 12), "tool"), span(one.does)) for one in of(area)
