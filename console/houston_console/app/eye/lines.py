@@ -9,7 +9,7 @@ from houston_console.app.eye import cached
 from houston_console.app.eye.facts import NO_IDS, without
 from houston_console.app.eye.reading import Seen
 from houston_shared import real_user
-from houston_shared.records import Message
+from houston_shared.records import Call, Message
 from houston_shared.safe_text import SafeText
 from houston_shared.store.context import ContextView
 from houston_shared.store.context_change import Numbered
@@ -67,9 +67,14 @@ def _line_of(one: Message, offset: int, width: int, head: int) -> int:
 def _message(number: int, one: Message, width: int, new: bool) -> list[Line]:
     found = _head(number, one, width, new) + (_content(one, one.content, width))
     for call in one.calls:
-        text = f"{call.name} {call.arguments}"
+        text = _call(call)
         found += [line(span("   → ", "tool"), Span(part, "tool")) for part in wrap(text, width - 5)]
     return found
+
+
+def _call(call: Call) -> str:
+    """A call with its arguments as JSON, as models are given them."""
+    return f"{call.name} {msgspec.json.encode(call.arguments).decode()}"
 
 
 def _head(number: int, one: Message, width: int, new: bool) -> list[Line]:
@@ -228,7 +233,7 @@ def _gone(one: Numbered, width: int) -> list[Line]:
         span(f"  {len(message.content):,} characters", "faint"),
         span("  − gone", "removed"),
     )
-    text = message.content or ", ".join(f"{call.name} {call.arguments}" for call in message.calls)
+    text = message.content or ", ".join(_call(call) for call in message.calls)
     rows = block(text[: GONE_LINES * width * 2], width, "dim", span("   − ", "removed"))
     if len(rows) > GONE_LINES:
         rows = [*rows[:GONE_LINES], line(span("     …", "faint"))]

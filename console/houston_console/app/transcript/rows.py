@@ -3,6 +3,7 @@
 Pure: from records to lines of a given width. It reads nothing and knows no widget.
 """
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -197,6 +198,7 @@ def _facts(record: StepRecord, width: int) -> list[Line]:
     if sample.prompt_tokens is not None:
         cached = f" ({sample.cached_tokens:,} cached)" if sample.cached_tokens is not None else ""
         parts.append(f"{sample.prompt_tokens:,} prompt tokens{cached}")
-    parts += [f"{sample.seconds:.1f} s", record.at]
+    when = datetime.fromisoformat(record.at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    parts += [f"{sample.seconds:.1f} s", when]
     text = " · ".join(part for part in parts if part)
     return [line(_INDENT, Span(part, "faint")) for part in wrap(text, width - 3)]
