@@ -15,6 +15,8 @@ from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
 
 SIZE = "160x50"
+FPS = "240"
+"""Drawings a second at most: 60, Textual's own, would hold a key's echo back for up to 17 ms."""
 LOW_FPS = "8"
 """Drawings a second at most over a narrow line; a key is seen that much later."""
 
@@ -39,8 +41,8 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
     """Show the console until somebody leaves."""
     if parsed.keymap:
         return _print_keymap()
-    if parsed.low_bandwidth:  # Textual reads it when it is imported
-        os.environ.setdefault("TEXTUAL_FPS", LOW_FPS)
+    # Textual reads it when it is imported.
+    os.environ.setdefault("TEXTUAL_FPS", LOW_FPS if parsed.low_bandwidth else FPS)
     _take_keys()
     rollout = _resolve(parsed.rollout, loaded)
     if parsed.picture:

@@ -32,12 +32,15 @@ class Transcript(TranscriptView):
             self._scroll(top)
         elif top + height > first + self._height:
             self._scroll(min(top, top + height - self._height))
-        for number in (before, row):  # not all: a key is to be cheap, also over a narrow line
-            self.refresh_lines(
-                self.folds.top(number), self._bottom(number) - self.folds.top(number)
-            )
+        self._draw_again(before, row)
         if row != before:
             say(self, self.Moved())
+
+    def _draw_again(self, *numbers: int) -> None:
+        """Draw rows again, not all: a key is to be cheap, also over a narrow line."""
+        for number in numbers:
+            top = self.folds.top(number)
+            self.refresh_lines(top, self._bottom(number) - top)
 
     async def go_to(self, row: int, open: bool = False) -> None:
         """Jump to a row, a third down the screen; the rows around it are read first."""
@@ -85,11 +88,11 @@ class Transcript(TranscriptView):
             self._scroll(round(self.scroll_y) - 1)
         elif self.cursor:
             self._let_go()
-            self.cursor = self.folds.shown(self.cursor - 1, -1)
+            before, self.cursor = self.cursor, self.folds.shown(self.cursor - 1, -1)
             last = self.folds.top(self.cursor) + self.folds.height(self.cursor) - 1
             if last < round(self.scroll_y):
                 self._scroll(last)
-            self.refresh()
+            self._draw_again(before, self.cursor)
             say(self, self.Moved())
 
     def action_page(self, by: int) -> None:
