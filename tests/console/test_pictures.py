@@ -70,7 +70,8 @@ def shown(app: HoustonConsole) -> str:
 async def drawn(app: HoustonConsole, pilot: Pilot[None], wanted: str) -> str:
     """The screen once it is as wanted, or does not change any more."""
     before, same, end = "", 0, time.monotonic() + SECONDS
-    while (now := shown(app)) != wanted and same < SAME and time.monotonic() < end:
+    # A screen that is about to be drawn is empty; it is no picture.
+    while ((now := shown(app)) != wanted or not now) and same < SAME and time.monotonic() < end:
         same = same + 1 if now == before else 0
         before = now
         await pilot.pause(0.1)

@@ -55,14 +55,19 @@ class StatusBar(Bar):
         """Show how things stand now."""
         glyph, words, tone = LINKS[state.link]
         left: list[Span] = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
+        short: list[Span] = [*left]
         for kind, count in state.counts():
             mark, colour = STATES[kind]
             left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
+            short += [span(f" {mark}", colour), span(f"{count}", "dim")]
         lag = f"  {state.lag} to read" if state.lag else ""
         clock = time.strftime("%H:%M %z")
         place = span(f"  {home}", "faint") if self.size.width >= WIDE else span("")
         right = line(place, span(f"  seq {state.seq}{lag}", "dim"), span(f"  {clock} "))
-        self.put(spread(tuple(left), right, max(20, self.size.width)))
+        room = max(20, self.size.width)
+        if width_of(left) + width_of(right) > room:
+            left, right = short, line(span(f"{lag}  {clock} ", "dim"))
+        self.put(spread(tuple(left), right, room))
 
 
 class TabBar(Bar):
