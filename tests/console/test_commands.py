@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from houston_console.app.comfort import commands
+from houston_console.app.comfort.commands import CommandLine
 from houston_console.app.comfort.keymap import as_toml, clashes, own_keys
 from houston_console.app.keys import KEYS
 from houston_shared.errors import ExitCode, HoustonError
@@ -125,3 +127,13 @@ async def test_escape_and_a_theme(builder: HomeBuilder, sit: Sit) -> None:
         await seat.write("colour")
         await seat.press("enter")
         await seat.until(lambda: seat.app.theme == "houston-colour-blind", "its colours")
+
+
+async def test_keys_of_a_line_do_not_overtake_letters(builder: HomeBuilder, sit: Sit) -> None:
+    builder.start("r")
+    async with sit(builder.home, size=SMALL) as seat:
+        await seat.press("ctrl+p")
+        line = seat.app.screen.query_one(CommandLine)
+        for key in ("o", "n", "e", "ctrl+u", "t", "w", "o", "home", "x"):
+            seat.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await seat.until(lambda: line.value == "xtwo", "in the order they came")

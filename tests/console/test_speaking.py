@@ -14,6 +14,7 @@ from houston_console.app.speaking.history import History
 from houston_console.app.speaking.manner import is_command
 from houston_console.app.speaking.queue import Queue
 from houston_shared.records import FileChange
+from houston_shared.wire import Guide
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
 from tests.console.homes import HomeBuilder
 from tests.support.recorder_client import Worker
@@ -128,6 +129,21 @@ async def test_the_queue_is_put_in_order_and_heard_so(live: LiveStation, sit: Si
         await seat.until(lambda: "third" in seat.lines(Queue)[0], "third is first")
         ack = worker.step(2)
         assert [one.text for one in ack.guidance] == ["third", "first", "second"]
+
+
+async def test_the_words_of_others_are_taken_back_only_when_that_is_meant(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = _work(live)
+    said = Guide(id="g-1", rollout=worker.rollout, text="look at the data", claimed="ben")
+    live.person().ask(said)
+    async with sit(live.home, worker.rollout) as seat:
+        await _live(seat)
+        await seat.until(lambda: "queued" in seat.text(Queue), "queued")
+        await seat.press("6", "d", "n")
+        assert live.query("SELECT state FROM guidance") == [("queued",)]
+        await seat.press("d", "y")
+        await seat.until(lambda: "withdrawn" in seat.text(Queue), "withdrawn")
 
 
 async def test_what_the_agent_did_after_it_heard_is_shown(live: LiveStation, sit: Sit) -> None:

@@ -1,33 +1,18 @@
 """A question that is answered with words, above everything else."""
 
-from typing import Any
-
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input
 
 from houston_console.app.bars import HintBar
 from houston_console.app.dialogs import TextLines
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, block, line
 from houston_console.app.keys import bindings
-from houston_shared.safe_text import safe_line
+from houston_console.app.one_line import OneLine
 
 WIDTH = 58
 """Cells of a line in the box."""
-
-
-class Field(Input):
-    """One line to write in; shown as it will be sent."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(select_on_focus=False, **arguments)
-        self.cursor_blink = False
-
-    def validate_value(self, value: str) -> str:
-        """Whatever is typed or pasted is one line of safe text."""
-        return safe_line(value)
 
 
 class Question(ModalScreen[tuple[str, ...] | None]):
@@ -39,7 +24,7 @@ class Question(ModalScreen[tuple[str, ...] | None]):
         """name: on the frame. asked: what stands in each line at first, by what is asked."""
         super().__init__()
         self._title, self._text, self._asked = name, text, asked
-        self.fields = [Field(value=value) for value in asked.values()]
+        self.fields = [OneLine(value=value) for value in asked.values()]
 
     def compose(self) -> ComposeResult:
         """The question, then each line under what it is for."""

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input
 
 from houston_console.app.bars import HintBar
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, fit, line, span
 from houston_console.app.keys import CHAINS, TITLES, Area, bindings, of
-from houston_shared.safe_text import safe_line
+from houston_console.app.one_line import OneLine
 
 
 class TextLines(LineView):
@@ -108,24 +106,11 @@ def _help_lines(here: Area) -> list[Line]:
     return found
 
 
-class Prompt(Input):
+class Prompt(OneLine):
     """One line to type in, at the lower edge of the trajectory: a search, or a step's number."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.cursor_blink = False
-        self.kind = ""
-
-    async def _on_key(self, event: events.Key) -> None:
-        """Taken in the order they came; bindings may overtake letters."""
-        if event.key in ("escape", "enter"):
-            event.stop()
-            event.prevent_default()
-            await self.run_action("leave" if event.key == "escape" else "submit")
-
-    def validate_value(self, value: str) -> str:
-        """Whatever is typed or pasted is shown as it will be asked for."""
-        return safe_line(value)
+    own = {"escape": "leave"}
+    kind = ""
 
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""

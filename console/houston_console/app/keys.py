@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 Area = Literal[
     "app",
     "watch",
+    "whole",
     "trajectory",
     "find",
     "hits",
@@ -79,14 +80,14 @@ KEYS = (
         True),
     Key("watch", "tab", "next_area(1)", "tab", "next area", "area", True),
     Key("watch", "shift+tab", "next_area(-1)", "shift+tab", "area before", "", True),
-    Key("watch", "p", "steer('pause')", "p", "pause this rollout", "pause"),
-    Key("watch", "r", "steer('resume')", "r", "resume this rollout", "resume"),
-    Key("watch", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
-    Key("watch", "I", "since", "I", "what happened since you were here; again to fold it", "here"),
-    Key("watch", "right_square_bracket", "walk(1)", "]", "next event since you were here"),
-    Key("watch", "left_square_bracket", "walk(-1)", "[", "event since you were here before"),
-    Key("watch", "c", "claim", "c", "look after this rollout, or hand it over", "claim"),
-    Key("watch", "plus", "branch", "+", "branch after the step at the cursor (asks first)"),
+    Key("whole", "p", "steer('pause')", "p", "pause this rollout", "pause"),
+    Key("whole", "r", "steer('resume')", "r", "resume this rollout", "resume"),
+    Key("whole", "ctrl+k", "steer('cancel')", "ctrl+k", "cancel this rollout (asks first)"),
+    Key("whole", "I", "since", "I", "what happened since you were here; again to fold it", "here"),
+    Key("whole", "right_square_bracket", "walk(1)", "]", "next event since you were here"),
+    Key("whole", "left_square_bracket", "walk(-1)", "[", "event since you were here before"),
+    Key("whole", "c", "claim", "c", "look after this rollout, or hand it over", "claim"),
+    Key("whole", "plus", "branch", "+", "branch after the step at the cursor (asks first)"),
     Key("app", "y", "copy", "y", "copy the selection, or the line or step at the cursor", "copy"),
     Key("app", "ctrl+p", "commands", "ctrl+p", "every command and rollout by name", "commands",
         True),
@@ -231,13 +232,13 @@ KEYS = (
 STEPS: tuple[Area, ...] = ("trajectory", "find", "hits", "judging", "marks")
 """Areas of the steps, whose keys are hinted at together."""
 CHAINS: tuple[tuple[Area, ...], ...] = (
-    ("trajectory", "find", "hits", "judging", "marks", "watch", "app"),
-    ("rollouts", "watch", "app"),
-    ("terminals", "watch", "app"),
-    ("files", "watch", "app"),
-    ("queue", "watch", "app"),
+    ("trajectory", "find", "hits", "judging", "marks", "watch", "whole", "app"),
+    ("rollouts", "watch", "whole", "app"),
+    ("terminals", "watch", "whole", "app"),
+    ("files", "watch", "whole", "app"),
+    ("queue", "watch", "whole", "app"),
     ("home", "app"),
-    ("since", "watch", "app"),
+    ("since", "watch", "whole", "app"),
     ("compare", "app"),
     ("eye", "app"),
     ("composer",),
@@ -290,11 +291,13 @@ def actions(area: Area) -> dict[str, str]:
 def hints(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
     alone = area in ("composer", "question", "words", "search")
-    here: tuple[Area, ...] = STEPS if area == "trajectory" else (area,)
-    everywhere: tuple[Area, ...] = () if alone else ("watch", "app")
+    everywhere: tuple[Area, ...] = () if alone else ("watch", "whole", "app")
     if area in ("home", "compare", "eye"):
         everywhere = ("app",)
-    return [(one.shown.split()[0], one.hint) for one in of(*here, *everywhere) if one.hint]
+    shown: tuple[Area, ...] = (area, *everywhere)
+    if area == "trajectory":  # what a narrow screen leaves out comes late: speaking comes early
+        shown = ("trajectory", "watch", *STEPS[1:], "whole", "app")
+    return [(one.shown.split()[0], one.hint) for one in of(*shown) if one.hint]
 
 
 TITLES: tuple[tuple[Area, str], ...] = (
@@ -302,6 +305,7 @@ TITLES: tuple[tuple[Area, str], ...] = (
     ("home", "Home"),
     ("compare", "Two side by side"),
     ("watch", "Everywhere at a rollout but in the composer"),
+    ("whole", "The rollout as a whole"),
     ("trajectory", "Trajectory"),
     ("find", "Finding in the trajectory"),
     ("eye", "The eye"),

@@ -45,7 +45,7 @@ LOW = 30
 class WatchScreen(HoustonScreen):
     """One rollout."""
 
-    BINDINGS = bindings("watch")
+    BINDINGS = [*bindings("watch"), *bindings("whole")]
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ Pure but for the screen at the end: what there is and what fits what was typed.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.fuzzy import Matcher
@@ -18,7 +17,7 @@ from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span, spread
 from houston_console.app.drawing.palette import THEMES
 from houston_console.app.keys import CHAINS, Area, of
-from houston_shared.safe_text import safe_line
+from houston_console.app.one_line import OneLine
 from houston_shared.store.queries.rollouts import Rollout
 
 HEIGHT = 14
@@ -78,26 +77,28 @@ class _List(LineView, can_focus=False):
         self.put_cursor(0)
 
 
-class CommandLine(Input):
+class CommandLine(OneLine):
     """Letters of what is wanted; arrows move in the list below."""
 
-    MOVES = {"down": 1, "ctrl+n": 1, "up": -1, "ctrl+p": -1, "pagedown": HEIGHT, "pageup": -HEIGHT}
+    own = {
+        **dict.fromkeys(("down", "ctrl+n"), "move(1)"),
+        **dict.fromkeys(("up", "ctrl+p"), "move(-1)"),
+        "pagedown": f"move({HEIGHT})",
+        "pageup": f"move(-{HEIGHT})",
+        "enter": "choose(True)",
+        "escape": "choose(False)",
+    }
 
-    async def _on_key(self, event: events.Key) -> None:
-        """Taken in the order they came; bindings may overtake letters."""
+    def action_move(self, by: int) -> None:
+        """Another command is under the cursor."""
+        listed = self.screen.query_one(_List)
+        listed.put_cursor(listed.cursor + by)
+
+    def action_choose(self, taken: bool) -> None:
+        """Close the screen, with the command under the cursor or without."""
         screen = self.screen
-        if not isinstance(screen, Commands) or event.key not in {*self.MOVES, "enter", "escape"}:
-            return
-        event.stop()
-        event.prevent_default()
-        if event.key in self.MOVES:
-            screen.listed.put_cursor(screen.listed.cursor + self.MOVES[event.key])
-        else:
-            screen.choose(event.key == "enter")
-
-    def validate_value(self, value: str) -> str:
-        """Whatever is pasted is shown as it is looked for."""
-        return safe_line(value)
+        if isinstance(screen, Commands):
+            screen.choose(taken)
 
 
 class Commands(ModalScreen[Command | None]):
@@ -108,7 +109,6 @@ class Commands(ModalScreen[Command | None]):
         self._heading = name
         self._commands = commands
         self.typed = CommandLine(placeholder="a few letters of what you want to do")
-        self.typed.cursor_blink = False
         self.listed = _List(commands)
 
     def compose(self) -> ComposeResult:

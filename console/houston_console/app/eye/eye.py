@@ -72,7 +72,7 @@ class Eye(HoustonScreen):
         self.seen: Seen | None = None
         self.above, self.text = TextLines([], id="eye-facts"), LongText(id="eye-text")
         self.above.can_focus = False
-        self.find = Find(id="eye-find", select_on_focus=False)
+        self.find = Find(id="eye-find")
 
     def body(self) -> ComposeResult:
         """Facts above, one of four texts below, a line to type in."""

@@ -75,7 +75,7 @@ class HomeScreen(HoustonScreen):
         super().__init__(state, home)
         self.listed = HomeList(state.me, id="home-list")
         self.heads, self.card = Facts(id="home-heads"), Facts(id="home-card")
-        self.filter = Filter(id="home-filter", select_on_focus=False)
+        self.filter = Filter(id="home-filter")
         self.by_task = False
         self._reader, self._needs, self._link = reader, needs, link
         self._choose, self._compare = choose, compare

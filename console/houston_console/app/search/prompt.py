@@ -51,7 +51,7 @@ class SearchPrompt(Vertical):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.line = SearchLine(self._leave, id="search-line", select_on_focus=False)
+        self.line = SearchLine(self._leave, id="search-line")
         self.below = Bar(id="search-toggles")
         self.asked = Asked()
         self.earlier = Earlier()

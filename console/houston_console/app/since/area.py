@@ -267,7 +267,7 @@ class SinceArea(Vertical):
 
 def _key(action: str) -> str:
     """How the key for something is written for this person."""
-    return next(one.shown.split()[0] for one in of("watch") if one.action == action)
+    return next(one.shown.split()[0] for one in of("whole") if one.action == action)
 
 
 def _people(found: Standing, seen: Seen | None, me: str, width: int) -> list[Line]:

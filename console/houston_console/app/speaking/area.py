@@ -270,7 +270,7 @@ class GuidanceArea(Vertical):
             words = f"It is {entry.state} already; only queued guidance can change."
             say(self, Told(words))
         elif message.what == "withdraw":
-            self._later(self._withdraw(entry))
+            self._ask_withdraw(entry)
         elif message.what in ("earlier", "later"):
             self._later(self._move(entry, 1 if message.what == "later" else -1))
         else:
@@ -282,6 +282,16 @@ class GuidanceArea(Vertical):
             words = await guiding.reorder(self._link, self.source.rollout, seen, order)
             say(self, Told(words, good=True))
             await self.refresh_queue()
+
+    def _ask_withdraw(self, entry: Entry) -> None:
+        """One's own words are taken back at once; those of others only when that is meant."""
+        if entry.author == myself(self._link.claimed).name:
+            self._later(self._withdraw(entry))
+            return
+        self.app.push_screen(
+            Confirm(f"Take back what {entry.author} said?", entry.text),
+            lambda yes: self._later(self._withdraw(entry)) if yes else None,
+        )
 
     async def _withdraw(self, entry: Entry) -> None:
         say(self, Told(await guiding.withdraw(self._link, entry), good=True))

@@ -37,7 +37,7 @@ class TrajectoryArea(Vertical):
         self.transcript = Transcript(id="transcript")
         self.marks = Marks(self.transcript, link, lambda: self.source)
         self.judging = Judging(self.transcript, link, lambda: self.source)
-        self.prompt = Prompt(id="prompt", select_on_focus=False)
+        self.prompt = Prompt(id="prompt")
         self.searching = Searching(
             self.transcript,
             link.home,
