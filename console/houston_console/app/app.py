@@ -261,9 +261,10 @@ class HoustonConsole(App[None]):
     def put_into_clipboard(self, what: str, text: str) -> None:
         """Copy as shown: what is pasted elsewhere holds no control character either.
 
-        what: how the text is named to the person. Nothing happens unless a key was just pressed.
+        what: how the text is named to the person. Nothing happens unless a key was just pressed,
+        and no text leaves what the clipboard has: a line's own cut asks without a selection, too.
         """
-        if time.monotonic() - self._pressed_at < COPY_SECONDS:
+        if text and time.monotonic() - self._pressed_at < COPY_SECONDS:
             self._clipboard = safe(text)  # also what ctrl+v brings back here
             self.run_worker(self._copy(what, self._clipboard), group="copy", exclusive=True)
 
