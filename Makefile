@@ -52,7 +52,7 @@ $(BIN)/.base: pyproject.toml | system
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base | test-system
-	@$(BIN)/pip install -q -e '.[local,dev,envs]'
+	@$(BIN)/pip install -q -e '.[local,train,dev,envs]'
 	@touch $@
 
 engine: $(BIN)/.base

@@ -1,0 +1,1 @@
+"""From the ledger to a better policy: rows, exporters, trainers, policies, experiments."""
