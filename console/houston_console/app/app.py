@@ -115,8 +115,13 @@ class HoustonConsole(App[None]):
     @property
     def front(self) -> HoustonScreen:
         """The full screen that is shown; questions and the eye stand before it."""
-        shown = (one for one in reversed(self.screen_stack) if isinstance(one, HoustonScreen))
-        return next(shown, self.watching)  # at the very end there is none any more
+        # At the very end there is none any more.
+        return next(reversed(self.full_screens), self.watching)
+
+    @property
+    def full_screens(self) -> list[HoustonScreen]:
+        """Those that are open, the lowest first; questions are none."""
+        return [one for one in self.screen_stack if isinstance(one, HoustonScreen)]
 
     async def catch_up(self) -> None:
         """Bring everything that is shown up to the newest commit. Raises HoustonError."""
@@ -125,16 +130,14 @@ class HoustonConsole(App[None]):
         self._problem = ""
         self.needs.wake()
         await self._begin()
-        for screen in self.screen_stack:
-            if isinstance(screen, HoustonScreen):
-                await screen.caught_up(changed)
+        for screen in self.full_screens:
+            await screen.caught_up(changed)
         self._say()
 
     def _judged(self, board: Board) -> None:
         self.state.board = board
-        for screen in self.screen_stack:
-            if isinstance(screen, HoustonScreen):
-                screen.judged()
+        for screen in self.full_screens:
+            screen.judged()
 
     # --- from screen to screen ---------------------------------------------------------------
 
@@ -176,9 +179,8 @@ class HoustonConsole(App[None]):
     def _linked(self, state: LinkState, reason: str) -> None:
         before, self.state.link = self.state.link, state
         self.state.link_reason = reason
-        for screen in self.screen_stack:
-            if isinstance(screen, HoustonScreen):
-                screen.linked()
+        for screen in self.full_screens:
+            screen.linked()
         if before == "live" and state != "live":
             words = "The daemon is gone: reading only, guidance waits here as unsent."
             self.front.tell(words, "warning")
@@ -190,9 +192,8 @@ class HoustonConsole(App[None]):
 
     def _say(self) -> None:
         self.link.look_at(*self.front.place)
-        for screen in self.screen_stack:
-            if isinstance(screen, HoustonScreen):
-                screen.say()
+        for screen in self.full_screens:
+            screen.say()
 
     def on_told(self, message: Told) -> None:
         """An area has something to say."""
@@ -227,9 +228,7 @@ class HoustonConsole(App[None]):
 
     async def action_open(self, rollout: str) -> None:
         """Open a rollout, whatever is shown."""
-        while self.screen is not self.watching:
-            await self.pop_screen()
-        await self.watching.choose(rollout)
+        await self.show_rollout(rollout)
 
     def action_dress(self, theme: str) -> None:
         """Other colours, until the console is left; the configuration keeps them."""

@@ -10,7 +10,7 @@ from houston_console.app.bars import HintBar
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, fit, line, span
-from houston_console.app.keys import CHAINS, TITLES, Area, bindings, of
+from houston_console.app.keys import TITLES, Area, bindings, chain, of
 from houston_console.app.one_line import OneLine
 
 
@@ -93,10 +93,9 @@ class Help(ModalScreen[None]):
 
 def _help_lines(here: Area) -> list[Line]:
     found: list[Line] = []
-    chain = next((one for one in CHAINS if here in one), ())
-    far = len(chain)
+    near = chain(here)
     for area, name in sorted(
-        TITLES, key=lambda one: chain.index(one[0]) if one[0] in chain else far
+        TITLES, key=lambda one: near.index(one[0]) if one[0] in near else len(near)
     ):
         found.append(line(span(f" {name}", "title")))
         found += [

@@ -232,7 +232,7 @@ KEYS = (
 STEPS: tuple[Area, ...] = ("trajectory", "find", "hits", "judging", "marks")
 """Areas of the steps, whose keys are hinted at together."""
 CHAINS: tuple[tuple[Area, ...], ...] = (
-    ("trajectory", "find", "hits", "judging", "marks", "watch", "whole", "app"),
+    (*STEPS, "watch", "whole", "app"),
     ("rollouts", "watch", "whole", "app"),
     ("terminals", "watch", "whole", "app"),
     ("files", "watch", "whole", "app"),
@@ -246,7 +246,12 @@ CHAINS: tuple[tuple[Area, ...], ...] = (
     ("words",),
     ("search",),
 )
-"""Areas whose keys can be pressed at the same place."""
+"""Areas whose keys can be pressed at the same place, from the focus outwards."""
+
+
+def chain(area: Area) -> tuple[Area, ...]:
+    """The areas whose keys can be pressed with the focus in `area`."""
+    return next((one for one in CHAINS if area in one), (area, "app"))
 
 
 class _Registry:
@@ -290,11 +295,7 @@ def actions(area: Area) -> dict[str, str]:
 
 def hints(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
-    alone = area in ("composer", "question", "words", "search")
-    everywhere: tuple[Area, ...] = () if alone else ("watch", "whole", "app")
-    if area in ("home", "compare", "eye"):
-        everywhere = ("app",)
-    shown: tuple[Area, ...] = (area, *everywhere)
+    shown = chain(area)
     if area == "trajectory":  # what a narrow screen leaves out comes late: speaking comes early
         shown = ("trajectory", "watch", *STEPS[1:], "whole", "app")
     return [(one.shown.split()[0], one.hint) for one in of(*shown) if one.hint]

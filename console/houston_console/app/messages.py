@@ -25,6 +25,14 @@ class Failed(Message):
         self.problem = problem
 
 
+async def guarded(widget: Widget, work: Awaitable[None]) -> None:
+    """Do what waits for the daemon or the database; tell what went wrong as the widget's word."""
+    try:
+        await work
+    except HoustonError as problem:
+        say(widget, Failed(problem))
+
+
 class Told(Message):
     """Something to say to the person at the screen."""
 

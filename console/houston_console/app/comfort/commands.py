@@ -16,7 +16,7 @@ from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span, spread
 from houston_console.app.drawing.palette import THEMES
-from houston_console.app.keys import CHAINS, Area, of
+from houston_console.app.keys import Area, chain, of
 from houston_console.app.one_line import OneLine
 from houston_shared.store.queries.rollouts import Rollout
 
@@ -35,8 +35,7 @@ class Command(NamedTuple):
 
 def here(area: Area, rollouts: Iterable[Rollout]) -> list[Command]:
     """What can be done with the focus in `area`: its keys, then other rollouts, then themes."""
-    chain: Sequence[Area] = next((one for one in CHAINS if area in one), (area, "app"))
-    found = [Command(one.does, one.action, one.shown.split()[0]) for one in of(*chain)]
+    found = [Command(one.does, one.action, one.shown.split()[0]) for one in of(*chain(area))]
     found += [Command(f"open {one.id}  ({one.state})", f"app.open({one.id!r})") for one in rollouts]
     found += [Command(f"theme {one.name}", f"app.dress({one.name!r})") for one in THEMES]
     return found

@@ -14,7 +14,7 @@ from houston_console.app.judging.bench import Bench, Deed, Range, messages, reas
 from houston_console.app.judging.history import Said, history_lines
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
-from houston_console.app.messages import AskLine, Failed, Told, say
+from houston_console.app.messages import AskLine, Told, guarded, say
 from houston_console.app.source import RolloutSource
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.errors import ExitCode, HoustonError
@@ -192,11 +192,8 @@ class Judging(Vertical):
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """One deed after the other, and no key waits for any."""
-        self.run_worker(self._guarded(work), group="judging")
+        self.run_worker(self._in_turn(work), group="judging")
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
         async with self._turn:
-            try:
-                await work
-            except HoustonError as problem:
-                say(self, Failed(problem))
+            await guarded(self, work)

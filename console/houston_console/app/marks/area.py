@@ -9,11 +9,10 @@ from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.marks.listing import marks
 from houston_console.app.marks.page import MarksPage
-from houston_console.app.messages import AskLine, Failed, GoTo, Told, say
+from houston_console.app.messages import AskLine, GoTo, Told, guarded, say
 from houston_console.app.source import RolloutSource
 from houston_console.app.transcript import places
 from houston_console.app.transcript.transcript import Transcript
-from houston_shared.errors import HoustonError
 from houston_shared.person import myself
 from houston_shared.store.queries import people
 from houston_shared.wire import Bookmark
@@ -108,13 +107,7 @@ class Marks(Vertical):
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do what waits for the daemon or the database; no key waits for it."""
-        self.run_worker(self._guarded(work), group="marks")
-
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except HoustonError as problem:
-            say(self, Failed(problem))
+        self.run_worker(guarded(self, work), group="marks")
 
 
 def _name(step: int) -> str:

@@ -14,7 +14,7 @@ from houston_console.app.dialogs import Confirm
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, line
 from houston_console.app.link import Link
-from houston_console.app.messages import Failed, GoTo, Told, say
+from houston_console.app.messages import Failed, GoTo, Told, guarded, say
 from houston_console.app.rollouts.selector import Facts
 from houston_console.app.source import RolloutSource
 from houston_console.app.speaking import guiding, plans, snippets
@@ -310,10 +310,4 @@ class GuidanceArea(Vertical):
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do what waits for the daemon or the database; no key waits for it."""
-        self.run_worker(self._guarded(work), group="guidance")
-
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except HoustonError as problem:
-            say(self, Failed(problem))
+        self.run_worker(guarded(self, work), group="guidance")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from platformdirs import user_config_path
 
+from houston_shared import synced_file
+
 _BETWEEN = "---"
 
 
@@ -36,7 +38,6 @@ def keep(path: Path, text: str) -> bool:
     if text.strip() in known:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(f"\n{_BETWEEN}\n".join([*known, text.strip()]) + "\n", encoding="utf-8")
-    beside.replace(path)
+    whole = f"\n{_BETWEEN}\n".join([*known, text.strip()]) + "\n"
+    synced_file.write(path, whole.encode())
     return True
