@@ -1,0 +1,96 @@
+"""A whole rollout, read from the journal: what is in it, and what is left out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.supervision import trace as traces
+from houston_daemon.supervision.trace import Scored, Trace
+from houston_shared.records import Call, ForkBody
+from houston_shared.store.reader import Reader
+from tests.support.written_home import WrittenHome, sample
+
+EVAL = Call(id="1.0", name="eval", arguments={})
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[WrittenHome]:
+    home = WrittenHome(tmp_path / "home")
+    yield home
+    home.close()
+
+
+def with_ids(**fields: Any) -> Any:
+    ids = {"new_prompt_ids": (1, 2, 3), "token_ids": (4, 5), "logprobs": (-0.5, -0.25)}
+    return sample(**{**ids, **fields})
+
+
+def both(written: WrittenHome, rollout: str) -> Trace:
+    """The rollout as both ways of reading give it, which is the same."""
+    with Reader(written.home) as reader:
+        one, other = reader.run(traces.trace(rollout)), traces.read(reader, rollout)
+    assert one == other
+    return one
+
+
+def test_closed_steps_are_there_in_order_over_pages_and_without_ids(
+    written: WrittenHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "PAGE", 3)
+    rollout = written.rollout("r")
+    for number in range(1, 8):
+        written.step(rollout, number, with_ids(thought=f"thought {number}"))
+    written.step(rollout, 8, open=True)
+    found = both(written, rollout)
+    assert [one.step for one in found.steps] == list(range(1, 8)) == [s.step for s in found.seen]
+    assert {(s.sample.token_ids, s.sample.logprobs, s.sample.new_prompt_ids) for s in found.steps
+            } == {(None, None, None)}  # fmt: skip
+    assert found.step(7) is not None
+    assert found.step(7).sample.thought == "thought 7"  # type: ignore[union-attr]
+    assert (found.step(8), found.step(0)) == (None, None)
+    assert [one.step for one in found.before(3)] == [1, 2]
+    assert (found.task.name, found.instructions, found.ended) == ("count-words", "Count.", False)
+
+
+def test_only_the_attempt_that_counts_is_there(written: WrittenHome) -> None:
+    rollout = written.rollout("r")
+    written.step(rollout, 1, sample("first"))
+    written.step(rollout, 1, sample("second"), attempt=2)
+    found = both(written, rollout)
+    assert [(one.attempt, one.sample.thought) for one in found.steps] == [(2, "second")]
+
+
+def test_a_branch_has_the_past_that_it_shares_and_its_forks(written: WrittenHome) -> None:
+    parent = written.rollout("parent")
+    for number in (1, 2, 3):
+        written.step(parent, number, sample(f"parent {number}"))
+    written.fork(parent, 2, ForkBody(k=1, first_kept_step=2, summary="so far"))
+    written.fork(parent, 3, ForkBody(k=1, first_kept_step=3, summary="and on"))
+    branch = written.rollout("branch", parent="parent", parent_step=2, state="finished")
+    written.step(branch, 3, sample("branch 3"))
+    found = both(written, branch)
+    assert [one.sample.thought for one in found.steps] == ["parent 1", "parent 2", "branch 3"]
+    assert [one.step for one in found.forks] == [2]
+    assert found.ended
+
+
+def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> None:
+    from houston_daemon.recorder.steps.journal import Key
+    from houston_shared.records import ObservationBody, Result
+    from houston_shared.store.bodies import StoredObservation
+    from tests.support.written_home import stored
+
+    rollout = written.rollout("r")
+    given = [("scored", 41.5), ("format", None), ("scored", 63), ("failed", None), ("scored", 50.0)]
+    for number, (state, score) in enumerate(given, 1):
+        written.step(rollout, number, sample(calls=(EVAL,)), open=True)
+        fields = {"overall_score": score, "state": state, "counted": state == "scored"}
+        result = Result(call=EVAL, kind="eval", success=score is not None, text="", fields=fields)
+        written.event(Key(rollout, number, 1, "call.0"), "result", result)
+        closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1)
+        written.event(Key(rollout, number, 1, "observation"), "observation", closed)
+    found = both(written, rollout)
+    assert found.scores == (Scored(1, 41.5), Scored(3, 63.0), Scored(5, 50.0))
+    assert found.best == 63.0
