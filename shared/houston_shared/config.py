@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from houston_shared.config_hosts import LOCAL, Host, Hosts, as_written, named_hosts
+from houston_shared.config_judge import Judge
 from houston_shared.config_tools import Tools
 from houston_shared.engine_kinds import check_kinds
 from houston_shared.errors import ConfigurationError
@@ -175,6 +176,7 @@ class Configuration(Settings, frozen=True):
     roles: Roles = Roles()
     secrets: Secrets = Secrets()
     tools: Tools = Tools()
+    judge: Judge = Judge()
     engines: dict[str, Engine] = {}
     """Engines by name; `embedded` is there without being named."""
 
