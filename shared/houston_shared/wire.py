@@ -34,6 +34,7 @@ from houston_shared.wire_people import JudgedSteps as JudgedSteps
 from houston_shared.wire_people import Reorder as Reorder
 from houston_shared.wire_status import Status as Status
 from houston_shared.wire_status import Wire as Wire
+from houston_shared.wire_training import StoreVerdicts as StoreVerdicts
 
 PROTOCOL = 1
 FRAME_LIMIT = 64 * 1024 * 1024
@@ -317,6 +318,7 @@ ControlRequest = (
     | Withdraw
     | Steer
     | GiveVerdicts
+    | StoreVerdicts
     | Reorder
     | Claim
     | Bookmark

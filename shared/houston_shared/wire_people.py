@@ -13,6 +13,10 @@ from houston_shared.wire_operators import FromPerson
 
 STEPS = 20_000
 """Steps that one message judges at most: their rows are written while everybody waits (0.1 s)."""
+RANGES = 500
+"""Ranges that one message judges at most."""
+REASON_LIMIT = 2_000
+"""Characters of a reason."""
 Judgement = Literal["keep", "mask", "undecided"]
 """`undecided` takes a person's verdict back: the rule's or the judge's counts again."""
 

@@ -273,6 +273,13 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
                 seen=9,
                 steps=(wire.JudgedSteps(first=1, last=2, verdict="mask", reason="why"),),
             ),
+            wire.StoreVerdicts(
+                request="w",
+                rollout=rollout,
+                source="judge",
+                by="judge:local",
+                steps=(wire.JudgedSteps(first=1, last=2, verdict="keep", reason="why"),),
+            ),
             wire.AskStatus(claimed="somebody"),
             wire.StartRollouts(request="r", specs=(spec(),)),
         ]

@@ -63,7 +63,7 @@ def shared() -> Iterator[Station]:
 
 def test_every_control_message_has_a_least_role() -> None:
     assert set(LEAST) == set(get_args(wire.ControlRequest))
-    others = {wire.EditGuidance, wire.Withdraw, wire.Branch, wire.GiveVerdicts}
+    others = {wire.EditGuidance, wire.Withdraw, wire.Branch, wire.GiveVerdicts, wire.StoreVerdicts}
     assert {type(one) for one in messages("r")} | others == set(LEAST)
 
 

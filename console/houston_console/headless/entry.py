@@ -47,7 +47,7 @@ def said(entry: Entry) -> str:
 def who(entry: Entry) -> str:
     """Who did it: a person's name, or `worker`, `supervisor`, `daemon`, …; empty when unknown."""
     fields = entry.fields
-    name = str(fields.get("by") or fields.get("author") or "")
+    name = str(fields.get("asked") or fields.get("by") or fields.get("author") or "")
     if entry.event.kind == "daemon":
         return "daemon"
     return name.removeprefix("person:")

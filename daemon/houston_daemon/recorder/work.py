@@ -47,6 +47,7 @@ from houston_shared.wire import (
     Status,
     Steer,
     StopDaemon,
+    StoreVerdicts,
     Withdraw,
 )
 
@@ -151,6 +152,8 @@ class FromPerson(Work):
                 self._reply = people.bookmark(store, message, who)
             case GiveVerdicts() as message:
                 self._reply = judging.judge(store, message, who)
+            case StoreVerdicts() as message:
+                self._reply = judging.keep(store, message, who)
             case Reorder() as message:
                 self._reply = ordering.reorder(store, message, who)
             case Claim() as message:

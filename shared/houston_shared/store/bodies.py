@@ -20,6 +20,7 @@ from houston_shared.records import (
     StateChange,
     TaskRecord,
 )
+from houston_shared.store import bodies_training
 
 
 class DaemonDied(Record, frozen=True):
@@ -228,6 +229,8 @@ class VerdictGiven(Record, frozen=True):
     reason: str = ""
     source: Literal["rule", "judge", "human"] = "human"
     request: str = ""
+    asked: str = ""
+    """Who ran the rules or the judge, which are `by`; empty for a person's own verdict."""
     uid: int | None = None
     verified: bool = True
     pid: int = 0
@@ -332,6 +335,7 @@ TYPES: dict[str, type[Record]] = {
     "erased": Erased,
     "repaired": Repaired,
     "cleaned": Cleaned,
+    **bodies_training.TYPES,
 }
 """Kind of an event → type of its body."""
 ASIDE = "aside"

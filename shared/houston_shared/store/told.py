@@ -36,6 +36,11 @@ def steps(first: int, last: int) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
+def many(count: int) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count} step{'s' * (count != 1)}"
+
+
 def _sample(fields: Fields) -> str:
     calls = [call(one) for one in fields.get("calls", ())]
     role = fields.get("role", "policy")
@@ -99,7 +104,8 @@ def _refused(fields: Fields) -> str:
 
 def _verdict(fields: Fields, first: int) -> str:
     reason = f": {fields['reason']}" if fields.get("reason") else ""
-    return f"{fields.get('verdict')} {steps(first, int(fields.get('last', first)))}{reason}"
+    by = f" by {fields['by']}" if fields.get("asked") else ""
+    return f"{fields.get('verdict')} {steps(first, int(fields.get('last', first)))}{by}{reason}"
 
 
 def _claim(fields: Fields) -> str:

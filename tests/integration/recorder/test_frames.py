@@ -95,6 +95,13 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
             rollout=rollout,
             steps=(wire.JudgedSteps(first=1, last=1, verdict="mask", reason="r"),),
         ),
+        wire.StoreVerdicts(
+            request="v",
+            rollout=rollout,
+            source="rule",
+            by="rules",
+            steps=(wire.JudgedSteps(first=1, last=1, verdict="mask", reason="error@1: r"),),
+        ),
         wire.StartRollouts(request="r", specs=(spec(),)),
     ]
     return [wire.encode(message) for message in messages]

@@ -1,8 +1,12 @@
-"""Verdicts of people on closed steps: keep, mask, or taken back. Every one stays in the journal.
+"""Verdicts on closed steps: keep, mask, or taken back. Every one stays in the journal.
+
+People's, and beside them those of rules and of judges, which never touch a person's.
 
 A step that a branch shares is its parent's, and so is the verdict on it. Any annotator may judge
 what another has judged; who asks with `seen` is told instead of overruling unseen.
 """
+
+from typing import Any
 
 from houston_daemon.recorder.people import said_before
 from houston_daemon.recorder.people.identity import Author
@@ -16,13 +20,13 @@ from houston_shared.secret_values import redact
 from houston_shared.store.bodies import VerdictGiven
 from houston_shared.store.queries import lineage
 from houston_shared.store.queries.lineage import Stretch
-from houston_shared.wire import Done, GiveVerdicts, JudgedSteps
-from houston_shared.wire_people import STEPS
+from houston_shared.wire import Done, GiveVerdicts, JudgedSteps, StoreVerdicts
+from houston_shared.wire_people import RANGES, REASON_LIMIT, STEPS
 
-RANGES = 500
-"""Ranges of one message."""
-REASON_LIMIT = 2_000
-"""Characters of a reason."""
+NAME_LIMIT = 200
+"""Characters of the name of a judge."""
+SPEAKERS = {"rule": "rules", "judge": "judge"}
+"""How the name of who speaks begins, by source."""
 
 Part = tuple[JudgedSteps, Stretch]
 """What is said, and of whose steps."""
@@ -30,7 +34,36 @@ Part = tuple[JudgedSteps, Stretch]
 
 def judge(store: Store, message: GiveVerdicts, author: Author) -> Done:
     """Keep, mask or leave ranges of steps undecided; the same request again changes nothing."""
-    request = said_before.key(message.request)
+    request, parts = said_before.key(message.request), _parts(store, message)
+    if done := _meanwhile(store, parts, message, author):
+        return Done(seq=done)
+    return _append(store, parts, {"by": author.name, "request": request, **author.fields})
+
+
+def keep(store: Store, message: StoreVerdicts, author: Author) -> Done:
+    """What rules or a judge say, beside what people said; the same request again changes nothing.
+
+    They are named by what said it; who ran it, is kept with it.
+    """
+    request, parts = said_before.key(message.request), _parts(store, message)
+    if message.by.partition(":")[0] != SPEAKERS[message.source] or len(message.by) > NAME_LIMIT:
+        raise denial(
+            f"{message.by[:NAME_LIMIT]!r} is no name of a {message.source}.",
+            f"It begins with {SPEAKERS[message.source]!r} and has at most {NAME_LIMIT} characters.",
+            code=ExitCode.USAGE,
+        )
+    for owner in dict.fromkeys(part.rollout for _, part in parts):
+        for word in said_before.since(store, owner, "verdict", 0):
+            said = word.body
+            assert isinstance(said, VerdictGiven)
+            if (said.request, said.uid, said.source) == (request, author.uid, message.source):
+                return Done(seq=word.seq)
+    who = {"by": message.by, "source": message.source, "asked": author.name, **author.fields}
+    return _append(store, parts, {"request": request, **who})
+
+
+def _parts(store: Store, message: GiveVerdicts | StoreVerdicts) -> list[Part]:
+    """What is said of whose steps; raises HoustonError for what cannot be judged."""
     row = rollout(store, message.rollout)
     if not 0 < len(message.steps) <= RANGES:
         raise denial(f"A message judges 1 to {RANGES} ranges of steps.", code=ExitCode.USAGE)
@@ -40,22 +73,16 @@ def judge(store: Store, message: GiveVerdicts, author: Author) -> Done:
         raise denial(
             f"A message judges at most {STEPS} steps.", "Say it in parts.", code=ExitCode.USAGE
         )
-    parts: list[Part] = [
+    return [
         (one, part)
         for one in message.steps
         for part in rebuild.run(store, lineage.stretches(row.id, one.first, one.last))
     ]
-    if done := _meanwhile(store, parts, message, author):
-        return Done(seq=done)
+
+
+def _append(store: Store, parts: list[Part], said: dict[str, Any]) -> Done:
     for one, part in parts:
-        body = VerdictGiven(
-            last=part.last,
-            verdict=one.verdict,
-            by=author.name,
-            reason=redact(one.reason),
-            request=request,
-            **author.fields,
-        )
+        body = VerdictGiven(last=part.last, verdict=one.verdict, reason=redact(one.reason), **said)
         store.journal.append(Key(part.rollout, part.first), "verdict", body)
     return Done(seq=store.journal.seq)
 

@@ -28,6 +28,7 @@ LEAST: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.Bookmark: ("annotator", "setting a bookmark or a note"),
     wire.Reorder: ("annotator", "reordering guidance"),
     wire.GiveVerdicts: ("annotator", "judging steps"),
+    wire.StoreVerdicts: ("annotator", "storing what rules or a judge say of steps"),
     wire.Claim: ("annotator", "claiming a rollout"),
     wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
     wire.StartRollouts: ("operator", "starting rollouts"),

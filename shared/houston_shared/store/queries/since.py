@@ -4,7 +4,7 @@ Counts and lists for a glance, and `events`: everything worth a stop, in order, 
 one key. A branch has only what is its own here: the past that it shares happened before it was.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -269,11 +269,29 @@ def _people(rollout: str, after: int) -> Plan[list[Happening]]:
         (rollout, after, *PEOPLE),
     )
     happenings: list[Happening] = []
+    judged: dict[str, list[tuple[Event, dict[str, Any]]]] = {}
     for event in found:
         fields = yield from journal.fields(event)
+        if fields.get("asked"):  # a run of rules or a judge says much at once: it is one stop
+            judged.setdefault(str(fields.get("request")), []).append((event, fields))
+            continue
         who = str(fields.get("by") or fields.get("author") or "").removeprefix("person:")
         text = told.said(event.kind, fields, event.step)
         lead = f"{who}: " if who and event.kind not in ("state", "fork") else ""
         line = " ".join(f"{lead}{text}".split())
         happenings.append(Happening(event.seq, event.step, event.at, event.kind, line))
-    return happenings
+    return [*happenings, *map(_judged, judged.values())]
+
+
+def _judged(said: list[tuple[Event, dict[str, Any]]]) -> Happening:
+    """A run of rules or a judge: how many steps it keeps and masks; leads to the first masked."""
+    counts: dict[str, int] = {}
+    for event, fields in said:
+        many = int(fields.get("last", event.step)) - event.step + 1
+        verdict = str(fields.get("verdict"))
+        counts[verdict] = counts.get(verdict, 0) + many
+    first = next((one for one, fields in said if fields.get("verdict") == "mask"), said[0][0])
+    last, fields = said[-1]
+    words = ", ".join(f"{name} {told.many(counts[name])}" for name in sorted(counts))
+    text = f"{fields.get('asked')}: {words} by {fields.get('by')}"
+    return Happening(last.seq, first.step, last.at, "verdict", text)
