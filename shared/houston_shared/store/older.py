@@ -15,10 +15,22 @@ CREATE TEMP TABLE looks (rollout TEXT, name TEXT, uid INTEGER, verified INTEGER,
     seen_at INTEGER, before_seq INTEGER, before_step INTEGER, before_at INTEGER,
     looked_us INTEGER, active_us INTEGER);
 """
+_BEFORE_5 = """
+CREATE TEMP TABLE policies (name TEXT, family TEXT, number INTEGER, kind TEXT, base TEXT,
+    base_hash TEXT, hash TEXT, folder TEXT, parent TEXT, run TEXT, manifest TEXT, seq INTEGER,
+    created_at INTEGER);
+CREATE TEMP TABLE training_runs (id TEXT, kind TEXT, state TEXT, reason TEXT, alone INTEGER,
+    cancelling TEXT, policy TEXT, starts INTEGER, by TEXT, seq INTEGER, queued_at INTEGER,
+    started_at INTEGER, ended_at INTEGER, last_seq INTEGER);
+CREATE TEMP TABLE activations (seq INTEGER, engine TEXT, policy TEXT, rollback INTEGER, state TEXT,
+    reason TEXT, by TEXT, at INTEGER, ended_at INTEGER);
+"""
 
 
 def stand_in(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 4:
+    if 0 < version < 5:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_BEFORE_5)
+    if 0 < version < 4:
         connection.executescript(_BEFORE_4)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from houston_daemon.recorder.derived import people as derive_people
 from houston_daemon.recorder.derived import rollout as derive_rollout
 from houston_daemon.recorder.derived import step as derive_step
+from houston_daemon.recorder.derived import training as derive_training
 from houston_shared.records import Record
 
 
@@ -61,6 +62,12 @@ RULES: dict[str, Rule] = {
     "erased": derive_rollout.nothing,  # rows that change are derived again from the remainders
     "repaired": derive_rollout.nothing,
     "cleaned": derive_rollout.nothing,
+    "policy": derive_training.policy,
+    "training": derive_training.asked,
+    "training-moved": derive_training.moved,
+    "training-cancel": derive_training.cancel,
+    "activation": derive_training.activation,
+    "activated": derive_training.activated,
 }
 
 TABLES: dict[str, str] = {
@@ -79,6 +86,7 @@ TABLES: dict[str, str] = {
     "searches": "rollout, step, attempt, idx",
     "policies": "name",
     "training_runs": "id",
+    "activations": "seq",
     "bookmarks": "rollout, step, author",
     "claims": "rollout",
     "notes": "seq",

@@ -36,7 +36,8 @@ NAMED = "SELECT 1 FROM events WHERE blob = ? LIMIT 1"
 """Whether an event names a blob."""
 _RECENT = 1_000
 """Events: an erasure whose daemon died before it removed the files is among so many newest."""
-_OWN = [table for table in TABLES if table not in ("meta", "tasks", "policies", "training_runs")]
+_OF_NONE = ("meta", "tasks", "policies", "training_runs", "activations")
+_OWN = [table for table in TABLES if table not in _OF_NONE]
 """Tables whose rows belong to one rollout."""
 
 

@@ -1,0 +1,90 @@
+"""Derived rows of training: runs, policies, and what engines' new rollouts sample with."""
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from houston_shared.store.bodies_training import (
+    ActivationAsked,
+    ActivationEnded,
+    PolicyRegistered,
+    TrainingAsked,
+    TrainingCancelled,
+    TrainingMoved,
+)
+
+if TYPE_CHECKING:
+    from houston_daemon.recorder.derived.rules import Event
+
+
+def policy(connection: sqlite3.Connection, event: "Event", body: PolicyRegistered) -> None:
+    """A policy, and for its training run what came of it."""
+    family, _, number = body.name.rpartition("@")
+    connection.execute(
+        "INSERT INTO policies (name, family, number, kind, base, base_hash, hash, folder, parent,"
+        " run, manifest, seq, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            body.name,
+            family,
+            int(number),
+            body.kind,
+            body.base,
+            body.base_hash,
+            body.hash,
+            body.folder,
+            body.parent,
+            body.run,
+            body.manifest,
+            event.seq,
+            event.at,
+        ),
+    )
+    connection.execute(
+        "UPDATE training_runs SET policy = ?, last_seq = ? WHERE id = ? AND ? != ''",
+        (body.name, event.seq, body.run, body.run),
+    )
+
+
+def asked(connection: sqlite3.Connection, event: "Event", body: TrainingAsked) -> None:
+    """Queued."""
+    connection.execute(
+        "INSERT INTO training_runs (id, kind, state, alone, by, seq, queued_at, last_seq)"
+        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?)",
+        (body.run, body.kind, int(body.alone), body.by, event.seq, event.at, event.seq),
+    )
+
+
+def moved(connection: sqlite3.Connection, event: "Event", body: TrainingMoved) -> None:
+    """Another state; an ended run stays as it is."""
+    ended = body.state in ("finished", "failed", "cancelled")
+    connection.execute(
+        "UPDATE training_runs SET state = ?2, reason = ?3, starts = starts + ?4, last_seq = ?5,"
+        " started_at = CASE WHEN ?4 AND started_at IS NULL THEN ?6 ELSE started_at END,"
+        " ended_at = CASE WHEN ?7 THEN ?6 END WHERE id = ?1 AND ended_at IS NULL",
+        (body.run, body.state, body.reason, int(body.start), event.seq, event.at, int(ended)),
+    )
+
+
+def cancel(connection: sqlite3.Connection, event: "Event", body: TrainingCancelled) -> None:
+    """Its process is to end."""
+    connection.execute(
+        "UPDATE training_runs SET cancelling = ?, last_seq = ? WHERE id = ? AND ended_at IS NULL",
+        (body.by, event.seq, body.run),
+    )
+
+
+def activation(connection: sqlite3.Connection, event: "Event", body: ActivationAsked) -> None:
+    """Asked for; nothing samples with it yet."""
+    connection.execute(
+        "INSERT INTO activations (seq, engine, policy, rollback, state, by, at)"
+        " VALUES (?, ?, ?, ?, 'asked', ?, ?)",
+        (event.seq, body.engine, body.policy, int(body.rollback), body.by, event.at),
+    )
+
+
+def activated(connection: sqlite3.Connection, event: "Event", body: ActivationEnded) -> None:
+    """In force, or not."""
+    connection.execute(
+        "UPDATE activations SET state = ?, reason = ?, ended_at = ? WHERE seq = ?"
+        " AND state = 'asked'",
+        ("active" if body.ok else "failed", body.reason, event.at, body.asked),
+    )
