@@ -26,6 +26,17 @@ def content(text: str) -> Piece:
     return Piece(text, False)
 
 
+def chatml(system: str, text: str, opening: str) -> list[Piece]:
+    """A system prompt and one message of a person, up to `opening` of the answer."""
+    return [
+        template("<|im_start|>system\n"),
+        content(system),
+        template("<|im_end|>\n<|im_start|>user\n"),
+        content(text),
+        template(f"<|im_end|>\n{opening}"),
+    ]
+
+
 class ChatmlJson:
     """ChatML, calls as JSON. `reasoning` has no form of its own here."""
 
@@ -42,13 +53,11 @@ class ChatmlJson:
             f"{system}\n\n# Tools\n{listed}\n\n# Answer\n"
             f"Each answer is one JSON object and nothing else:\n{self.form}"
         )
-        return [
-            template("<|im_start|>system\n"),
-            content(told),
-            template("<|im_end|>\n<|im_start|>user\n"),
-            content(task),
-            template(f"<|im_end|>\n{_OPEN}"),
-        ]
+        return chatml(told, task, _OPEN)
+
+    def question(self, system: str, text: str) -> list[Piece]:
+        """See `Dialect.question`."""
+        return chatml(system, text, _OPEN)
 
     def observation(
         self, results: Sequence[ToolText], tail: str, stop: str | None = None

@@ -53,6 +53,16 @@ class Glm45:
             template(f"{self._switch}{self._opening}"),
         ]
 
+    def question(self, system: str, text: str) -> list[Piece]:
+        """See `Dialect.question`."""
+        return [
+            template("[gMASK]<sop><|system|>\n"),
+            content(system),
+            template("<|user|>\n"),
+            content(text),
+            template(f"{self._switch}{self._opening}"),
+        ]
+
     def observation(
         self, results: Sequence[ToolText], tail: str, stop: str | None = None
     ) -> list[Piece]:

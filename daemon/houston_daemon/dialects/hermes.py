@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from houston_daemon.dialects import calls as read
-from houston_daemon.dialects.chatml_json import content, template
+from houston_daemon.dialects.chatml_json import chatml, content, template
 from houston_daemon.dialects.protocol import Action, Piece, ToolText
 from houston_daemon.environments.protocol import ToolSpec
 from houston_shared.records import Call
@@ -46,6 +46,10 @@ class Hermes:
             content(task),
             template(f"<|im_end|>\n{self.opening}"),
         ]
+
+    def question(self, system: str, text: str) -> list[Piece]:
+        """See `Dialect.question`."""
+        return chatml(system, text, self.opening)
 
     def observation(
         self, results: Sequence[ToolText], tail: str, stop: str | None = None

@@ -59,6 +59,11 @@ class Dialect(Protocol):
         """
         ...
 
+    def question(self, system: str, text: str) -> list[Piece]:
+        """A system prompt and one message without tools, up to the opening of the answer: for
+        samples that are no action (the judge's)."""
+        ...
+
     def observation(
         self, results: Sequence[ToolText], tail: str, stop: str | None = None
     ) -> list[Piece]:
