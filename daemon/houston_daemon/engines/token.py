@@ -94,6 +94,11 @@ class TokenEngine:
         self._retry = retry or Retry()
         self._http = client(url.rstrip("/").removesuffix("/v1"), api_key, READ_SECONDS)
 
+    @property
+    def model(self) -> str:
+        """Name in requests; empty until `ready` or the first sample has looked it up."""
+        return self._model
+
     async def ready(self) -> None:
         """Return when the server answers, its window and model known."""
         try:

@@ -1,0 +1,96 @@
+"""What judges said before, by the content of the question: the same question is asked once.
+
+A file per answer under `<home>/judge/`, named by a hash over everything that makes the answer: the
+template, engine, model and policy, the parameters and the window's text. It is written beside,
+synced and renamed, and holds a hash of itself, so that a kill or a flipped bit costs an answer and
+never gives a wrong one. It may be deleted at any time.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_shared.home import Home
+
+FORMAT = 1
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """One usable answer, and what it cost when it was given."""
+
+    answer: str
+    """JSON as the judge wrote it, without secrets."""
+    engine: str
+    template: str
+    prompt_tokens: int
+    sampled_tokens: int
+    seconds: float
+    tries: int
+    """How many requests it took."""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    kept: Kept
+    sha256: str
+    """Of `kept` as JSON."""
+
+
+def key(parts: Mapping[str, Any]) -> str:
+    """Hash of everything that makes an answer, hex."""
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+class Cache:
+    """The answers of one home. Several processes may use it at once."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.path / "judge"
+
+    def get(self, name: str) -> Kept | None:
+        """The answer to a question; None where there is none, or its file is not sound."""
+        try:
+            found = msgspec.json.decode(self._file(name).read_bytes(), type=_File)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        sound = found.format == FORMAT and found.sha256 == _digest(found.kept)
+        return found.kept if sound else None
+
+    def put(self, name: str, kept: Kept) -> None:
+        """Keep an answer; once this returns it outlives a power cut. Raises OSError."""
+        file = self._file(name)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = msgspec.json.encode(_File(format=FORMAT, kept=kept, sha256=_digest(kept)))
+        beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as written:
+                written.write(data)
+                written.flush()
+                os.fsync(written.fileno())
+            beside.replace(file)
+        finally:
+            with suppress(FileNotFoundError):  # it has its name by now
+                beside.unlink()
+        _sync(file.parent)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name[:2] / f"{name}.json"
+
+
+def _digest(kept: Kept) -> str:
+    return hashlib.sha256(msgspec.json.encode(kept)).hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

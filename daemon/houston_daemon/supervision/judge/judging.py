@@ -1,0 +1,88 @@
+"""A rollout before a judge: every step of its own, in windows, several asked about at once.
+
+Where the observation of a step is an error the rule stands: the judge's keep becomes a mask with
+the rule's reason. Nothing is stored here, and people's verdicts are neither read nor touched.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from houston_daemon.supervision.judge.answers import Judged
+from houston_daemon.supervision.judge.asking import Asking, Decided, Desk
+from houston_daemon.supervision.judge.template import Template
+from houston_daemon.supervision.judge.windows import Planner, Window
+from houston_daemon.supervision.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What a judge says of one rollout."""
+
+    steps: Mapping[int, Judged]
+    undecided: Mapping[int, str]
+    """Steps without a verdict, and why."""
+    overruled: int
+    """Keeps that became masks because the observation is an error."""
+    windows: int
+    shortened: int
+    """Steps that the judge did not see whole."""
+
+
+def own_steps(trace: Trace) -> list[int]:
+    """Steps that are judged: of a branch not those that it shares, which are its parent's."""
+    return [one.step for one in trace.steps if not one.inherited]
+
+
+def windows(trace: Trace, template: Template, desk: Desk) -> list[Window]:
+    """The windows of a rollout. Raises ConfigurationError where they are too small."""
+    steps = own_steps(trace)
+    if not steps:
+        return []
+    return list(Planner(trace, template, desk.tokens, desk.room).windows(steps))
+
+
+async def judge(
+    trace: Trace,
+    asked: Sequence[Window],
+    asking: Asking,
+    turn: asyncio.Semaphore,
+    errors: Mapping[int, str],
+    done: Callable[[Decided], None],
+) -> Verdicts:
+    """Ask about all windows, as many at once as `turn` lets through.
+
+    errors: steps whose observation is an error, with the rule's reason. done: told of each window.
+    Raises EngineUnavailable where the engine is gone; answers until then are kept in the cache.
+    """
+
+    async def one(window: Window) -> Decided:
+        async with turn:
+            decided = await asking.decide(window)
+        done(decided)
+        return decided
+
+    found = await _all([one(window) for window in asked])
+    steps = {step: judged for decided in found for step, judged in decided.steps.items()}
+    kept = [step for step in errors if step in steps and steps[step].verdict == "keep"]
+    steps |= {step: Judged("mask", f"{errors[step]}; the judge would keep it") for step in kept}
+    undecided = {step: decided.problem for decided in found for step in decided.undecided}
+    return Verdicts(
+        steps=dict(sorted(steps.items())),
+        undecided=dict(sorted(undecided.items())),
+        overruled=len(kept),
+        windows=len(asked),
+        shortened=sum(window.shortened for window in asked),
+    )
+
+
+async def _all(asked: Sequence[Coroutine[Any, Any, Decided]]) -> list[Decided]:
+    """All answers, or the first failure once nothing runs any more."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

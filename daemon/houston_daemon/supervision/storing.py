@@ -1,0 +1,127 @@
+"""Verdicts of rules or a judge on their way to the recorder: only what differs from before is said.
+
+A run replaces what its source said before, exactly: a step that is not named any more becomes
+undecided. What people said is neither read nor touched. A message that is sent again after a lost
+answer changes nothing, and a run that was broken off is completed by the next.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from houston_shared.config import Loaded
+from houston_shared.secret_values import redact
+from houston_shared.sending import send
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import verdicts
+from houston_shared.store.queries.verdicts import Given
+from houston_shared.store.reader import Reader
+from houston_shared.wire import StoreVerdicts
+from houston_shared.wire_people import RANGES, REASON_LIMIT, STEPS, JudgedSteps, Judgement
+
+Source = Literal["rule", "judge"]
+
+
+class Said(NamedTuple):
+    """What a source says of one step now."""
+
+    verdict: Judgement
+    reason: str = ""
+
+
+class Stored(NamedTuple):
+    """What was sent."""
+
+    changed: int
+    """Steps of which something else is said than before."""
+    messages: int
+
+
+def store(
+    loaded: Loaded,
+    reader: Reader,
+    rollout: str,
+    source: Source,
+    by: str,
+    steps: Sequence[int],
+    said: Mapping[int, Said],
+) -> Stored:
+    """Have the recorder keep what `source` says of `steps` of a rollout, all of them.
+
+    by: who speaks, `rules` or `judge:` and more. said: by step; of others nothing is said any more.
+    Raises DaemonNotRunning and HoustonError with the daemon's words.
+    """
+    before = reader.run(_before(rollout, source))
+    ranges = list(runs(different(before, by, steps, said)))
+    parts = list(_messages(ranges))
+    for part in parts:
+        message = StoreVerdicts(
+            request=_request(rollout, source, by, before, part),
+            rollout=rollout,
+            source=source,
+            by=by,
+            steps=tuple(part),
+        )
+        maybe, look = "Some verdicts may have been stored.", f"houston verdict {rollout}"
+        send(loaded.home, message, maybe, look)
+    return Stored(sum(one.last - one.first + 1 for one in ranges), len(parts))
+
+
+def different(
+    before: Mapping[int, Given], by: str, steps: Sequence[int], said: Mapping[int, Said]
+) -> dict[int, Said]:
+    """By step, what is said now and was not said so before; `undecided` takes a verdict back."""
+    found: dict[int, Said] = {}
+    for step in steps:
+        now, was = said.get(step, Said("undecided")), before.get(step)
+        now = Said(now.verdict, redact(now.reason)[:REASON_LIMIT])
+        if was is None:
+            if now.verdict != "undecided":
+                found[step] = now
+        elif (was.verdict, was.reason, was.by) != (*now, by):
+            found[step] = now
+    return found
+
+
+def runs(found: Mapping[int, Said]) -> Iterator[JudgedSteps]:
+    """The same as ranges of neighbouring steps of which the same is said."""
+    numbered = enumerate(sorted(found))
+    for (_, said), group in groupby(numbered, lambda one: (one[1] - one[0], found[one[1]])):
+        mine = [step for _, step in group]
+        yield JudgedSteps(first=mine[0], last=mine[-1], verdict=said.verdict, reason=said.reason)
+
+
+def _messages(ranges: Sequence[JudgedSteps]) -> Iterator[Sequence[JudgedSteps]]:
+    """As many ranges at once as a message holds."""
+    part: list[JudgedSteps] = []
+    steps = 0
+    for one in ranges:
+        size = one.last - one.first + 1
+        if part and (len(part) == RANGES or steps + size > STEPS):
+            yield part
+            part, steps = [], 0
+        part.append(one)
+        steps += size
+    if part:
+        yield part
+
+
+def _before(rollout: str, source: Source) -> Plan[dict[int, Given]]:
+    standing = yield from verdicts.standing(rollout)
+    return {step: one for step, given in standing.items() for one in given if one.source == source}
+
+
+def _request(
+    rollout: str,
+    source: Source,
+    by: str,
+    before: Mapping[int, Given],
+    part: Sequence[JudgedSteps],
+) -> str:
+    """Idempotency key: the same words over the same past are the same message."""
+    past = sorted(one.seq for one in before.values())
+    told = msgspec.json.encode((rollout, source, by, past, list(part)))
+    return hashlib.sha256(told).hexdigest()[:32]
