@@ -189,13 +189,13 @@ def _since(rollout: str, step: int) -> Plan[Since]:
         return Since(None, None, (), (yield from steps.records(rollout, 1, step - 1)))
     fork = begun[-1]
     body = yield from progress.fork_body(fork)
-    said = yield from _kept_guidance(rollout, fork, body)
+    said = yield from kept_guidance(rollout, fork, body)
     last = yield from steps.record(rollout, fork.first_kept_step - 1)
     found = yield from steps.records(rollout, fork.first_kept_step, step - 1)
     return Since(body, last, said, found)
 
 
-def _kept_guidance(rollout: str, fork: Fork, body: ForkBody) -> Plan[Sequence[Delivered]]:
+def kept_guidance(rollout: str, fork: Fork, body: ForkBody) -> Plan[Sequence[Delivered]]:
     """Guidance that the fork keeps verbatim, in its order."""
     said = yield from guidance.delivered(rollout, 1, fork.first_kept_step - 1)
     by_id = {one.id: one for joined in said.values() for one in joined}

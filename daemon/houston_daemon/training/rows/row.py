@@ -50,6 +50,9 @@ class Span:
     """What its log-probabilities are of, where the row has them."""
     guided: bool
     """Whether a grammar decided some of its tokens."""
+    by: str = ""
+    """Whose verdict it was: `human`, `judge` or `rule`; empty where nobody judged the step, or
+    where no verdict counts (a summary, an interruption, a step that another row trains)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
@@ -160,6 +163,8 @@ class ChatMessage:
     """1.0 for an answer that is trained; 0.0 for everything else."""
     why: str
     """Why an answer weighs nothing; empty for what nobody sampled."""
+    by: str = ""
+    """Whose verdict it was, as in `Span`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,5 +221,8 @@ class RowOptions:
     """Renders rollouts without token ids; empty: the dialect of the rollout's head."""
     tokenizer: str = ""
     """Its `tokenizer.json`, or the folder that holds it; empty: the head's."""
-    reasoning: bool = False
-    """Whether the dialect's answers open for reasoning, where the family has a switch."""
+    reasoning: bool | None = None
+    """Whether the dialect's answers open for reasoning, where the family has a switch; None: as
+    the rollout ran."""
+    short_tools: bool = False
+    """Whether a head that is rendered shows each tool in one line instead of its JSON schema."""

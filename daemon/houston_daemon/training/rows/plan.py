@@ -1,0 +1,154 @@
+"""Which step is trained in which row, and what it weighs.
+
+Pure decisions over what `reading` found. It knows neither ids nor messages.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from houston_daemon.training.rows.row import Provenance, RowOptions
+from houston_shared.records import Head, Thoughts
+from houston_shared.store.queries.progress import Fork
+from houston_shared.store.queries.steps import StepRow
+from houston_shared.store.queries.verdicts import Given
+
+INTERRUPTED = "interrupted"
+"""How a sample ends that a person cut."""
+_WHY_INTERRUPTED = "interrupted by a person: what was sampled is no action"
+_WHY_CUT = "cut at its limit of tokens: it has no stop token"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A closed step, by the context it was sampled in."""
+
+    row: StepRow
+    """Its current attempt; of the rollout whose step it is."""
+    given: Given | None
+    """The verdict that counts; None where nobody judged it."""
+    elsewhere: str
+    """The rollout whose rows train it, where that is not this one."""
+
+    @property
+    def number(self) -> int:
+        """Number of the step."""
+        return self.row.step
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedContext:
+    """One context: between two forks."""
+
+    number: int
+    """0 before the first fork."""
+    begun: Fork | None
+    """The fork that it began with."""
+    ended: Fork | None
+    """The fork that replaced it."""
+    steps: tuple[PlannedStep, ...]
+    """Steps that were sampled in it, in order."""
+    summary_elsewhere: str
+    """The rollout that trains the summary of `ended`, where that is not this one."""
+
+    @property
+    def kept_from(self) -> int:
+        """First step that stands in it as it is: sampled in it, or kept over its fork."""
+        return self.begun.first_kept_step if self.begun else 1
+
+    @property
+    def summary_seq(self) -> int | None:
+        """The sample of the summary that replaced it, where the model wrote it and this rollout
+        trains it."""
+        return self.ended.sample_seq if self.ended and not self.summary_elsewhere else None
+
+    @property
+    def own(self) -> bool:
+        """Whether a step of it is this rollout's to train."""
+        return any(not step.elsewhere for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPlan:
+    """Everything of a rollout that rows are made by, but its texts and ids."""
+
+    rollout: str
+    task: str
+    group: str
+    domain: str
+    engine: str
+    provenance: Provenance
+    thoughts: Thoughts
+    """How the rollout ran."""
+    reasoning: bool
+    """Whether its answers opened for reasoning."""
+    head: Head | None
+    """None before the first prompt: then there is no row."""
+    contexts: tuple[PlannedContext, ...]
+
+    def named(self, context: int, part: int = 0) -> str:
+        """Id of a row of actions."""
+        return f"{self.rollout}/{context}.{part}"
+
+    def named_summary(self, fork: int) -> str:
+        """Id of the row of the n-th summary, from 1."""
+        return f"{self.rollout}/summary.{fork}"
+
+
+class Answer(NamedTuple):
+    """What of a sample decides its weight, beside verdicts."""
+
+    finish_reason: str
+    malformed: str
+    empty: bool = False
+    """Whether nothing is left of it that a model wrote."""
+
+
+class Weight(NamedTuple):
+    """What an answer weighs, and why."""
+
+    weight: float
+    why: str
+    by: str
+
+
+def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
+    """What an answer weighs in the row that trains it.
+
+    In order: a step of another rollout's rows; what a person interrupted (never trained); what is
+    empty; without masking everything else; a verdict to mask; an answer without a stop token, which
+    only a person's `keep` brings back; a verdict to keep; an answer that is no action; and last
+    what nobody judged.
+    """
+    given = step.given
+    by = given.source if given else ""
+    if step.elsewhere:
+        return Weight(0.0, f"trained with rollout {step.elsewhere}", "")
+    if answer.finish_reason == INTERRUPTED:
+        return Weight(0.0, _WHY_INTERRUPTED, "")
+    if answer.empty:
+        return Weight(0.0, "the answer is empty", "")
+    if not options.masking:
+        return Weight(1.0, "", "")
+    if given and given.verdict == "mask":
+        return Weight(0.0, f"mask: {given.source} {given.reason}".rstrip(), by)
+    if answer.finish_reason == "length" and options.cut == "mask" and by != "human":
+        return Weight(0.0, _WHY_CUT, "")
+    if given:
+        return Weight(1.0, "", by)
+    if answer.malformed:
+        return Weight(0.0, f"no action: {answer.malformed}", "")
+    if options.unjudged == "mask":
+        return Weight(0.0, "not judged", "")
+    return Weight(1.0, "", "")
+
+
+def weigh_summary(answer: Answer, options: RowOptions) -> Weight:
+    """What a summary weighs that the model wrote and the rollout used."""
+    if answer.finish_reason == "length" and options.cut == "mask" and options.masking:
+        return Weight(0.0, _WHY_CUT, "")
+    return Weight(1.0, "", "")
+
+
+def again(weight: Weight, row: str) -> Weight:
+    """What a copy of an answer weighs in another row than the one that trains it."""
+    return Weight(0.0, f"trained in row {row}", weight.by) if weight.weight else weight

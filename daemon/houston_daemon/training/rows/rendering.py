@@ -1,0 +1,195 @@
+"""Rows whose ids a dialect renders: of policies sampled elsewhere, and contexts without thoughts.
+
+Head and steps are rendered one after the other by the loop's own renderer, never as one text: a
+row's ids are those that a rollout of the trained model would be shown. Trained is an answer as the
+dialect writes it, with the token that closes it (GLM-4.5's `<|observation|>` too).
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.rollout import summary
+from houston_daemon.rollout.rendering import Renderer
+from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.training.rows import tokens as ledger_rows
+from houston_daemon.training.rows.plan import Answer, RolloutPlan, Weight, weigh_summary
+from houston_daemon.training.rows.row import Kind, Row, RowOptions, Span
+from houston_daemon.training.rows.standing import weight_of
+from houston_daemon.training.rows.walk import Standing, Walked, summary_sample, walk
+from houston_shared.records import Head, SampleBody
+from houston_shared.store.queries.progress import Fork
+from houston_shared.store.reader import Reader
+
+_MOVED = "the ledger has its answer in other ids than the dialect writes now"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How one rollout is rendered."""
+
+    renderer: Renderer
+    tokens: Tokens
+    own: bool
+    """Whether dialect and tokenizer are those that the rollout ran with: then the ids of its head,
+    and of answers that stand as they were sampled, are the ledger's."""
+    told: bool
+    """Whether the ledger's prompts are these contexts: it ran so, without thoughts."""
+    short_tools: bool = False
+
+    def head(self, head: Head) -> Head:
+        """The head of the rows."""
+        if self.own:
+            return head
+        tools = [_tool(one) for one in head.tools]
+        return self.renderer.head(head.system, tools, head.task, self.short_tools)
+
+    def seen(self, sample: SampleBody) -> SampleBody:
+        """What of a sample may be used."""
+        if self.told:
+            return sample
+        ids = sample.token_ids if self.own else None
+        return replace(sample, token_ids=ids, new_prompt_ids=None, kept=0)
+
+    def written(self, sample: SampleBody) -> Sequence[int]:
+        """Ids of a summary as the model wrote it."""
+        if self.own and sample.token_ids is not None:
+            return sample.token_ids
+        return self.tokens.encode(self.renderer.dialect.assistant(sample.thought, ()))
+
+    def stands(self, one: Standing) -> bool:
+        """Whether an answer's ids end where its entry says, also where the ledger told them."""
+        if not (self.told and one.entry.stripped):
+            return True
+        pieces = self.renderer.dialect.assistant("", one.record.sample.calls)
+        return list(one.entry.ids[: one.entry.answer]) == self.tokens.encode(pieces)
+
+
+def rows(
+    reader: Reader, plan: RolloutPlan, options: RowOptions, rendering: Rendering
+) -> Iterator[Row]:
+    """Rows of a rollout in its order: each context, then the summary that replaced it.
+
+    Raises HoustonError when the ledger contradicts itself.
+    """
+    assert plan.head is not None
+    head = rendering.head(plan.head)
+    for walked in walk(reader, plan, rendering.renderer, head, rendering.seen):
+        made = _Made(plan, options, rendering, walked)
+        if walked.plan.own:
+            yield made.context()
+        if rendering.told:  # its summaries were asked for in these contexts: exact from the ledger
+            yield from ledger_rows.summary(reader, plan, walked.plan, options)
+        elif options.summaries and (fork := walked.plan.ended) and walked.plan.summary_seq:
+            yield made.summary(fork, reader.run(summary_sample(walked.plan.summary_seq)))
+
+
+class _Made:
+    """Rows of one context."""
+
+    def __init__(
+        self, plan: RolloutPlan, options: RowOptions, rendering: Rendering, walked: Walked
+    ) -> None:
+        self._plan = plan
+        self._options = options
+        self._rendering = rendering
+        self._walked = walked
+
+    def context(self) -> Row:
+        """The row of its actions; it ends with the last answer."""
+        walked = self._walked
+        ids = array("i", walked.head.token_ids or ())
+        for entry in walked.before:
+            ids.extend(entry.ids)
+        spans = []
+        end = len(ids)
+        for one in walked.standing:
+            spans += self._spans(one, len(ids), self._plan.named(walked.plan.number))
+            end = len(ids) + one.entry.answer
+            ids.extend(one.entry.ids)
+        return self._row(self._plan.named(walked.plan.number), "react", ids[:end], spans)
+
+    def summary(self, fork: Fork, sample: SampleBody) -> Row:
+        """The row of the summary that the fork put in the place of its first k entries."""
+        walked, name = self._walked, self._plan.named_summary(self._walked.plan.number + 1)
+        entries, k = walked.context.entries, fork.k
+        asked, _ = self._rendering.renderer.asking(entries[k - 1], summary.REQUEST)
+        ids = array("i", walked.head.token_ids or ())
+        spans: list[Span] = []
+        by_step = {one.record.step: one for one in walked.standing}
+        for entry, own in [*((one, one.ids) for one in entries[: k - 1]), (entries[k - 1], asked)]:
+            if not entry.summary:
+                spans += self._spans(by_step[entry.step], len(ids), name)
+            ids.extend(own)
+        start = len(ids)
+        ids.extend(self._rendering.written(sample))
+        weight = weigh_summary(Answer(sample.finish_reason, ""), self._options)
+        last = _span(start, len(ids), sample, fork.step, 1, fork.sample_seq or 0, weight)
+        return self._row(name, "summary", ids, [*spans, last])
+
+    def _spans(self, one: Standing, start: int, row: str) -> list[Span]:
+        if not one.entry.answer:
+            return []
+        weight = weight_of(one, self._plan, self._options, row, _empty(one.record.sample))
+        if not self._rendering.stands(one):
+            weight = Weight(0.0, _MOVED, weight.by)
+        sample, end = one.record.sample, start + one.entry.answer
+        seq = one.record.sample_seq
+        return [_span(start, end, sample, one.record.step, one.record.attempt, seq, weight)]
+
+    def _row(self, name: str, kind: Kind, ids: "array[int]", spans: Sequence[Span]) -> Row:
+        plan = self._plan
+        return Row(
+            id=name,
+            kind=kind,
+            rollout=plan.rollout,
+            task=plan.task,
+            group=plan.group,
+            domain=plan.domain,
+            context=self._walked.plan.number,
+            source="rendered",
+            provenance=plan.provenance,
+            token_ids=ids,
+            spans=tuple(spans),
+            dialect=self._rendering.renderer.dialect.name,
+            tokenizer=self._rendering.tokens.path,
+        )
+
+
+def _span(
+    start: int,
+    end: int,
+    sample: SampleBody,
+    step: int,
+    attempt: int,
+    seq: int,
+    weight: Weight,
+) -> Span:
+    return Span(
+        start=start,
+        end=end,
+        step=step,
+        attempt=attempt,
+        role="summary" if sample.role == "summary" else "policy",
+        sample_seq=seq,
+        policy=sample.policy,
+        weight=weight.weight,
+        why=weight.why,
+        logprob_kind="none",
+        guided="grammar" in sample.parameters,
+        by=weight.by,
+    )
+
+
+def _empty(sample: SampleBody) -> bool:
+    return sample.token_ids is None and not sample.thought and not sample.calls
+
+
+def _tool(schema: dict[str, object]) -> ToolSpec:
+    """A tool as the head stored it in OpenAI's form."""
+    function = schema["function"]
+    assert isinstance(function, dict)
+    return ToolSpec(function["name"], function.get("description", ""), function["parameters"])

@@ -1,0 +1,189 @@
+"""A context's ids as they grow, with the answers that stand in them: what rows are cut from.
+
+The one place that moves marks when a prompt does not go on where the last one ended. It reads
+nothing and decides no weight.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from houston_daemon.rollout.ledger import common
+from houston_daemon.training.rows.plan import RolloutPlan, Weight, again
+from houston_daemon.training.rows.row import Kind, Row, RowOptions, Source, Span
+from houston_shared.records import LogprobKind, SampleRole
+
+_WIDTH = array("i").itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One answer as the row needs it."""
+
+    ids: "array[int]"
+    """With the stop token that ended it."""
+    logprobs: "array[float] | None"
+    step: int
+    attempt: int
+    role: SampleRole
+    seq: int
+    policy: str
+    logprob_kind: LogprobKind
+    guided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Where an answer stands, and what it weighs in the row that trains it."""
+
+    start: int
+    end: int
+    said: Sampled
+    weight: Weight
+    row: str
+    """Id of the row that it was sampled in."""
+    context: int
+    same: bool = True
+    """Whether what stands before it is what it was sampled after."""
+
+    def moved(self, by: int) -> "_Mark":
+        """The same answer in a context that a fork began."""
+        return replace(self, start=self.start + by, end=self.end + by, same=False)
+
+
+class Strand:
+    """The ids of the newest prompt and of what was sampled after it."""
+
+    def __init__(self, plan: RolloutPlan, options: RowOptions) -> None:
+        self.ids = array("i")
+        self.seq: int | None = None
+        """The sample that `ids` ends with."""
+        self._plan = plan
+        self._paper = options.overlap == "paper"
+        self._marks: list[_Mark] = []
+        self._entries: list[tuple[int, int]] = []
+        """Each step that stands in the context, and where its answer begins."""
+        self._row = ""
+        self._context = 0
+        self._wanted = False
+
+    def open(self, row: str, context: int) -> None:
+        """What is sampled from now on belongs to the row with this id."""
+        self._row, self._context, self._wanted = row, context, False
+
+    def branch(self) -> "Strand":
+        """A strand of its own that begins with what stands here: for a summary's request."""
+        made = copy(self)
+        made.ids, made._marks, made._entries = self.ids[:], [*self._marks], [*self._entries]
+        return made
+
+    @property
+    def grown(self) -> bool:
+        """Whether an answer of the open row stands in it."""
+        return any(mark.row == self._row for mark in self._marks)
+
+    def goes_on(self, parent: int | None, kept: int) -> bool:
+        """Whether a prompt of which this is told begins with all that stands here."""
+        return parent == self.seq and kept == len(self.ids)
+
+    def go_on(self, kept: int, new: Sequence[int]) -> None:
+        """The next prompt: the first `kept` ids, then `new` ones."""
+        self._cut(kept)
+        self.ids.extend(new)
+
+    def begin(self, prompt: Sequence[int], kept_from: int | None) -> None:
+        """The first prompt of a context. kept_from: the first step that it keeps as it is."""
+        whole = array("i", prompt)
+        start = next((at for step, at in self._entries if step == kept_from), None)
+        first = common(self.ids, whole)
+        marks = [mark for mark in self._marks if mark.end <= first]
+        entries = [one for one in self._entries if one[1] <= first]
+        if start is not None and start >= first:
+            found = place(self.ids[start:], whole, first)
+            if found is not None:
+                by = found - start
+                marks += [mark.moved(by) for mark in self._marks if mark.start >= start]
+                entries += [(step, at + by) for step, at in self._entries if at >= start]
+        self.ids, self._marks, self._entries = whole, marks, entries
+
+    def sampled(self, said: Sampled, weight: Weight, own: bool = True) -> None:
+        """An answer after the prompt. own: whether it is for this rollout's rows to train."""
+        start = len(self.ids)
+        self._entries.append((said.step, start))
+        self.ids.extend(said.ids)
+        self.seq = said.seq
+        self._wanted = self._wanted or own
+        if said.ids:
+            end = len(self.ids)
+            self._marks.append(_Mark(start, end, said, weight, self._row, self._context))
+
+    def rows(self, kind: Kind, source: Source = "ledger") -> Iterator[Row]:
+        """The open row, unless nothing of it is this rollout's to train."""
+        if not (self._wanted and self.grown):
+            return
+        spans = [self._span(mark, kind) for mark in self._marks]
+        plan = self._plan
+        yield Row(
+            id=self._row,
+            kind=kind,
+            rollout=plan.rollout,
+            task=plan.task,
+            group=plan.group,
+            domain=plan.domain,
+            context=self._context,
+            source=source,
+            provenance=plan.provenance,
+            token_ids=self.ids[:],
+            spans=tuple(spans),
+            logprobs={
+                index: mark.said.logprobs[: mark.end - mark.start]
+                for index, mark in enumerate(self._marks)
+                if mark.said.logprobs is not None and mark.same
+            },
+            dialect=plan.head.dialect if plan.head else "",
+            tokenizer=plan.head.tokenizer if plan.head else "",
+        )
+
+    def _span(self, mark: _Mark, kind: Kind) -> Span:
+        weight, said = mark.weight, mark.said
+        over_a_fork = self._paper and kind == "react" and mark.context != self._context
+        if mark.row != self._row and not over_a_fork:
+            weight = again(weight, mark.row)
+        return Span(
+            start=mark.start,
+            end=mark.end,
+            step=said.step,
+            attempt=said.attempt,
+            role=said.role,
+            sample_seq=said.seq,
+            policy=said.policy,
+            weight=weight.weight,
+            why=weight.why,
+            logprob_kind=said.logprob_kind if said.logprobs is not None else "none",
+            guided=said.guided,
+            by=weight.by,
+        )
+
+    def _cut(self, kept: int) -> None:
+        if kept >= len(self.ids):
+            return
+        del self.ids[kept:]
+        self._entries = [one for one in self._entries if one[1] <= kept]
+        self._marks = [
+            replace(mark, end=min(mark.end, kept)) for mark in self._marks if mark.start < kept
+        ]
+
+
+def place(part: "array[int]", whole: "array[int]", first: int) -> int | None:
+    """Where `part` stands in `whole` at or after `first`; None unless it is in one place only."""
+    if not part:
+        return None
+    needle, hay = part.tobytes(), whole.tobytes()
+    found: list[int] = []
+    at = hay.find(needle, first * _WIDTH)
+    while at >= 0 and len(found) < 2:
+        if at % _WIDTH == 0:
+            found.append(at // _WIDTH)
+        at = hay.find(needle, at + 1)
+    return found[0] if len(found) == 1 else None
