@@ -34,7 +34,12 @@ from houston_shared.wire_people import JudgedSteps as JudgedSteps
 from houston_shared.wire_people import Reorder as Reorder
 from houston_shared.wire_status import Status as Status
 from houston_shared.wire_status import Wire as Wire
+from houston_shared.wire_training import ActivatePolicy as ActivatePolicy
+from houston_shared.wire_training import CancelTraining as CancelTraining
+from houston_shared.wire_training import RegisterPolicy as RegisterPolicy
+from houston_shared.wire_training import StartTraining as StartTraining
 from houston_shared.wire_training import StoreVerdicts as StoreVerdicts
+from houston_shared.wire_training import TrainingMoved as TrainingMoved
 
 PROTOCOL = 1
 FRAME_LIMIT = 64 * 1024 * 1024
@@ -326,6 +331,11 @@ ControlRequest = (
     | AskStatus
     | EraseBodies
     | CleanRollouts
+    | StartTraining
+    | TrainingMoved
+    | CancelTraining
+    | RegisterPolicy
+    | ActivatePolicy
     | StopDaemon
 )
 

@@ -54,3 +54,7 @@ class Status(Wire, frozen=True, kw_only=True):
     """The newest event that it holds."""
     gpus: dict[str, str] = {}
     """Host → how many of its GPUs are leased and by whom; `waiting` → who waits for what."""
+    training: dict[str, str] = {}
+    """Training run → how far it has come, in words."""
+    policies: dict[str, str] = {}
+    """Engine → the policy that its new rollouts sample with; engines' own models are left out."""

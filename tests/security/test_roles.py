@@ -27,7 +27,7 @@ USERS = {OPERATOR: "operator", NOBODY: "annotator", VIEWER: "viewer", MEMBER: "v
 WRITES: dict[str, set[str]] = {
     "viewer": set(),
     "annotator": {"guidance", "bookmark", "claim"},
-    "operator": {"guidance", "bookmark", "claim", "state", "spec", "stop", "cleaned"},
+    "operator": {"guidance", "bookmark", "claim", "state", "spec", "stop", "cleaned", "activation"},
 }
 
 
@@ -47,6 +47,7 @@ def messages(rollout: str) -> list[wire.FromPerson]:
         wire.Steer(rollout=rollout, action="cancel"),
         wire.EraseBodies(rollout=rollout),
         wire.CleanRollouts(rollouts=(rollout,)),
+        wire.ActivatePolicy(request=os.urandom(4).hex(), engine=os.urandom(4).hex()),
     ]
 
 
@@ -64,6 +65,7 @@ def shared() -> Iterator[Station]:
 def test_every_control_message_has_a_least_role() -> None:
     assert set(LEAST) == set(get_args(wire.ControlRequest))
     others = {wire.EditGuidance, wire.Withdraw, wire.Branch, wire.GiveVerdicts, wire.StoreVerdicts}
+    others |= {wire.StartTraining, wire.TrainingMoved, wire.CancelTraining, wire.RegisterPolicy}
     assert {type(one) for one in messages("r")} | others == set(LEAST)
 
 

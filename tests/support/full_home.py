@@ -6,10 +6,11 @@ from typing import Any
 
 from houston_shared import records, wire
 from houston_shared.home import Home
+from houston_shared.store.bodies_training import PolicyRegistered
 from tests.support.recorder_client import Station, sample
 
 
-def fill(station: Station, schema: int = 4) -> None:
+def fill(station: Station, schema: int = 5) -> None:
     """A home in which every derived table that can have rows has some.
 
     schema: what a home of that schema could hold; older ones had no claims, orders and verdicts.
@@ -47,6 +48,30 @@ def fill(station: Station, schema: int = 4) -> None:
     person.ask(wire.Claim(request="c", rollout=worker.rollout, note="for the next"))
     judged = wire.JudgedSteps(first=1, last=2, verdict="mask", reason="wrong turn")
     person.ask(wire.GiveVerdicts(request="v", rollout=worker.rollout, steps=(judged,)))
+    if schema >= 5:
+        train(station)
+
+
+def train(station: Station) -> None:
+    """A training run that is over, the policy that came of it, and what became of activations."""
+    person = station.person()
+    (station.home.path / "training" / "t1").mkdir(parents=True)
+    (station.home.path / "policies" / "policy@2").mkdir(parents=True)
+    (station.home.path / "policies" / "policy@2" / "lineage.json").write_text("{}")
+    person.ask(wire.StartTraining(request="t", run="t1", base="/models/base"))
+    person.ask(wire.StartTraining(request="u", run="t1", base="/models/base"))
+    station.recorder.training_moved("t1", "running", start=True)
+    person.ask(wire.CancelTraining(run="t1"))
+    policy = PolicyRegistered(
+        by="", name="policy@2", kind="lora", base="/models/base", base_hash="b", hash="h",
+        folder="policy@2", run="t1", manifest="m", recipe={"epochs": 1}, metrics={"loss": 1.5},
+    )  # fmt: skip
+    person.ask(wire.RegisterPolicy(request="p", policy=policy))
+    station.recorder.training_moved("t1", "finished")
+    for request, policy_name, ok in (("a", "policy@2", True), ("b", "policy@1", False)):
+        asked = wire.ActivatePolicy(request=request, engine="embedded", policy=policy_name)
+        station.recorder.activation_ended(person.ask(asked).seq, ok, "" if ok else "no answer")
+    person.ask(wire.ActivatePolicy(request="c", engine="embedded", rollback=True))
 
 
 def change(home: Home, sql: str, *parameters: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from houston_daemon.recorder.workers import Silence
 from houston_shared.records import RolloutSpec
+from houston_shared.store.bodies_training import RunState
 from houston_shared.wire import Status
 
 
@@ -64,6 +65,10 @@ class Reported:
     """When the newest backup was made (POSIX time), and which event; None without one."""
     gpus: Mapping[str, str] = field(default_factory=dict)
     """Host → which of its GPUs are leased; `waiting` → who waits for one."""
+    training: Mapping[str, str] = field(default_factory=dict)
+    """Training run → how far it has come, in words."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """Engine → the policy that its new rollouts sample with."""
 
 
 RecorderEvent = Wanted | StopAsked | RecorderFailed
@@ -110,6 +115,18 @@ class RecorderHandle(Protocol):
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
+        ...
+
+    def training_moved(
+        self, run: str, state: RunState, reason: str = "", start: bool = False
+    ) -> None:
+        """How a training run stands; start: a process for it began. Nothing of an ended one."""
+        ...
+
+    def activation_ended(
+        self, asked: int, ok: bool, reason: str = "", unloaded: tuple[str, ...] = ()
+    ) -> None:
+        """What came of the activation that the event `asked` asked for."""
         ...
 
     def drain(self) -> None:

@@ -17,6 +17,7 @@ from houston_daemon.recorder.begin import begin
 from houston_daemon.recorder.disk import folders
 from houston_daemon.recorder.disk.damage import UNKNOWN, sentence
 from houston_daemon.recorder.loop import Loop
+from houston_daemon.recorder.people import policies, training
 from houston_daemon.recorder.people.identity import Identities
 from houston_daemon.recorder.protocol import Assignment, RecorderFailed, Reported, Tell
 from houston_daemon.recorder.steps import assignments
@@ -28,6 +29,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.secret_values import redact, redact_all
 from houston_shared.store.bodies import DaemonDied
+from houston_shared.store.bodies_training import RunState
 from houston_shared.wire import Status
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -90,6 +92,7 @@ class Recorder:
             engines=redact_all(dict(said.engines)),
             error=redact(said.error),
             troubles=redact_all(dict(said.troubles)),
+            training=redact_all(dict(said.training)),
         )
         self._call(lambda _: setattr(self._running().board, "reported", said))
 
@@ -100,6 +103,18 @@ class Recorder:
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
         self._call(lambda store: assignments.pause_for_engine(store, engine, down, reason))
+
+    def training_moved(
+        self, run: str, state: RunState, reason: str = "", start: bool = False
+    ) -> None:
+        """How a training run stands; start: a process for it began. Nothing of an ended one."""
+        self._call(lambda store: training.note(store, run, state, reason, start))
+
+    def activation_ended(
+        self, asked: int, ok: bool, reason: str = "", unloaded: tuple[str, ...] = ()
+    ) -> None:
+        """What came of the activation that the event `asked` asked for."""
+        self._call(lambda store: policies.note(store, asked, ok, reason, unloaded))
 
     def drain(self) -> None:
         """Tell every worker to leave at the next safe point."""

@@ -72,6 +72,8 @@ class StatusBoard:
             backup_age=max(0.0, time.time() - backup[0]) if backup else None,
             backup_event=backup[1] if backup else 0,
             gpus=dict(self.reported.gpus),
+            training=dict(self.reported.training),
+            policies=dict(self.reported.policies),
             acked=gauges.acked(),
             ack_p99_ms=gauges.ack_p99_ms(),
         )

@@ -14,6 +14,8 @@ from houston_daemon.recorder.people import (
     judging,
     operate,
     ordering,
+    policies,
+    training,
 )
 from houston_daemon.recorder.people import say as people
 from houston_daemon.recorder.people.identity import Peer, author
@@ -26,9 +28,11 @@ from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.wire import (
     Ack,
+    ActivatePolicy,
     AskStatus,
     Bookmark,
     Branch,
+    CancelTraining,
     Claim,
     CleanRollouts,
     Control,
@@ -42,12 +46,15 @@ from houston_shared.wire import (
     IngestRequest,
     Present,
     Refused,
+    RegisterPolicy,
     Reorder,
     StartRollouts,
+    StartTraining,
     Status,
     Steer,
     StopDaemon,
     StoreVerdicts,
+    TrainingMoved,
     Withdraw,
 )
 
@@ -170,6 +177,16 @@ class FromPerson(Work):
                 self._reply = erasing.erase(store, message, who)
             case CleanRollouts() as message:
                 self._reply = cleaning.clean(store, message, who)
+            case StartTraining() as message:
+                self._reply = training.start(store, message, who)
+            case TrainingMoved() as message:
+                self._reply = training.moved(store, message, who)
+            case CancelTraining() as message:
+                self._reply = training.cancel(store, message, who)
+            case RegisterPolicy() as message:
+                self._reply = policies.register(store, message, who)
+            case ActivatePolicy() as message:
+                self._reply = policies.activate(store, message, who)
             case StopDaemon() as message:
                 self._reply = operate.stop(store, message, who)
             case AskStatus():

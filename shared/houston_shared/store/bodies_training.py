@@ -1,4 +1,4 @@
-"""Bodies of events about training runs, policies, and which policy an engine's rollouts sample with.
+"""Bodies of events about training runs, policies, and what engines' rollouts sample with.
 
 As in `bodies`, fields are only ever added, with a default. Weights are files of the home: an event
 holds their hashes. Who writes these events and when is the recorder's business.

@@ -29,7 +29,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.async_reader import AsyncReader
 from tests.support import small_disk
-from tests.support.full_home import change, fill, flip
+from tests.support.full_home import change, fill, flip, train
 from tests.support.recorder_client import Station, sample, until
 
 STEPS = 5
@@ -39,12 +39,13 @@ STEPS = 5
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three rollouts that go on (named by `ROLLOUTS`), stopped cleanly."""
     station = Station(tmp_path_factory.mktemp("sound") / "home").start()
-    fill(station)
+    fill(station, schema=4)
     for _ in range(2):
         worker = station.working()
         for step in range(1, STEPS + 1):
             worker.step(step)
         worker.sample(STEPS + 1)
+    train(station)
     station.stop()
     return station.home.path
 

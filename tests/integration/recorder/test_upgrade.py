@@ -73,13 +73,30 @@ def test_an_older_home_is_kept_and_then_migrated(
     assert kept(home) == [copy], "only once"
 
 
-THIRD = """
+def _made(schema_version: int, *names: str) -> str:
+    """The statements with which that schema made these tables and indexes."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        schema.migrate(empty, schema_version)
+        rows = dict(empty.execute("SELECT name, sql FROM sqlite_master").fetchall())
+    return "".join(f"{rows[name]};\n" for name in names)
+
+
+FOURTH = f"""
+DROP TABLE policies;
+DROP TABLE training_runs;
+DROP TABLE activations;
+{_made(4, "policies", "training_runs")}
+PRAGMA user_version = 4;
+"""
+
+
+THIRD = f"""{FOURTH}
 DROP TABLE claims;
 DROP TABLE looks;
 ALTER TABLE guidance DROP COLUMN place;
 PRAGMA user_version = 3;
 """
-"""Makes a home what the third schema would have made of it; the others, too."""
+"""Makes a home what the third schema would have made of it; the others do, too."""
 
 
 SECOND = f"""{THIRD}
@@ -99,7 +116,7 @@ PRAGMA user_version = 1;
 """
 
 
-@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD])
+@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH])
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str
 ) -> None:

@@ -9,6 +9,7 @@ import secrets
 import msgspec
 
 from houston_daemon.recorder.disk import blobs
+from houston_daemon.recorder.people import policies
 from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.people.say import rollout
 from houston_daemon.recorder.protocol import StopAsked, Wanted
@@ -55,6 +56,7 @@ def _queue(store: Store, spec: RolloutSpec, request: str, author: Author) -> str
     if spec.parent or spec.origin:
         raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
     spec = without_secrets(spec)
+    spec = policies.chosen(store, spec)
     _refuse_unknown(parse_task(spec.task))  # as it will be read: a key written out is gone, too
     _remember_task(store, spec.task)
     id = free_id(store, task.name)

@@ -35,6 +35,11 @@ LEAST: dict[type[wire.FromPerson], tuple[Role, str]] = {
     wire.Branch: ("operator", "branching a rollout"),
     wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
     wire.CleanRollouts: ("operator", "freeing what rollouts keep on the host"),
+    wire.StartTraining: ("operator", "training a policy"),
+    wire.TrainingMoved: ("operator", "saying how a training run stands"),
+    wire.CancelTraining: ("operator", "ending a training run"),
+    wire.RegisterPolicy: ("operator", "registering a policy"),
+    wire.ActivatePolicy: ("operator", "changing what new rollouts sample with"),
     wire.StopDaemon: ("operator", "stopping the daemon"),
 }
 """Least role for each message, and what it does in words."""

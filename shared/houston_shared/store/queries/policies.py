@@ -137,7 +137,7 @@ def actives() -> Plan[dict[str, str]]:
         " AND seq = (SELECT max(seq) FROM activations b WHERE b.engine = a.engine"
         " AND b.state = 'active') ORDER BY engine"
     )
-    return {engine: policy for engine, policy in found}
+    return dict(found)
 
 
 def uses() -> Plan[list[Use]]:

@@ -1,0 +1,117 @@
+"""Files of a policy: which ones make an adapter or a model, and what engines can do with them.
+
+A policy's folder is made beside its place, synced, and named last: what has its name is whole.
+"""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from houston_shared.errors import HoustonError
+
+LINEAGE = "lineage.json"
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+MODEL = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
+TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
+VLLM_RANK = 64
+"""Largest rank that a vLLM child of ours takes (`--max-lora-rank`)."""
+
+
+class Weights(NamedTuple):
+    """What lies in a folder."""
+
+    kind: Literal["lora", "full"]
+    files: tuple[Path, ...]
+    rank: int
+    """Of an adapter; 0 for full weights."""
+    engines: tuple[str, ...]
+    """Kinds of engines that can sample with it."""
+
+
+def weights(folder: Path) -> Weights:
+    """The adapter or model in `folder`. Raises HoustonError for neither, or one no engine takes."""
+    if (folder / ADAPTER[0]).is_file():
+        return _adapter(folder)
+    found = _matching(folder, MODEL)
+    if not (folder / "config.json").is_file() or not any(
+        file.suffix == ".safetensors" for file in found
+    ):
+        raise HoustonError(
+            f"{folder} holds neither an adapter (adapter_config.json) nor a model "
+            "(config.json and safetensors).",
+            "No policy was registered.",
+        )
+    return Weights("full", (*found, *_matching(folder, TOKENIZER)), 0, ("embedded", "vllm"))
+
+
+def tokenizer_files(folder: Path) -> tuple[Path, ...]:
+    """What renders and decodes for the model in `folder`."""
+    return _matching(folder, TOKENIZER)
+
+
+def _adapter(folder: Path) -> Weights:
+    files = tuple(folder / name for name in ADAPTER)
+    try:
+        config: dict[str, Any] = json.loads(files[0].read_bytes())
+    except (OSError, ValueError) as problem:
+        raise HoustonError(f"{files[0]} cannot be read: {problem}.") from problem
+    if config.get("peft_type") != "LORA":
+        raise HoustonError(
+            f"{folder} holds an adapter of the kind {config.get('peft_type')!r}.",
+            "No policy was registered.",
+            "Engines load LoRA adapters; merge any other kind into full weights.",
+        )
+    if not files[1].is_file():
+        raise HoustonError(f"{folder} holds no {ADAPTER[1]}.", "No policy was registered.")
+    rank = max([int(config.get("r") or 0), *(config.get("rank_pattern") or {}).values()])
+    plain = config.get("bias", "none") == "none" and not config.get("modules_to_save")
+    vllm = plain and rank <= VLLM_RANK and not config.get("use_dora")
+    engines = ("embedded", "token", "vllm") if vllm else ("embedded",)
+    return Weights("lora", files, rank, engines)
+
+
+def _matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
+    found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
+    return tuple(sorted(found))
+
+
+def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
+    """Copy `files` and the lineage into a new `folder`, durably. Raises OSError.
+
+    What an earlier try left beside it is replaced; a folder that is there already is refused
+    (FileExistsError).
+    """
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(mode=0o700, parents=True)
+    for file in files:
+        _sync(Path(shutil.copyfile(file, beside / file.name)))
+    said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
+    (beside / LINEAGE).write_bytes(said + b"\n")
+    _sync(beside / LINEAGE)
+    _sync(beside)
+    try:
+        beside.rename(folder)
+    except OSError as problem:
+        shutil.rmtree(beside, ignore_errors=True)
+        if problem.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise FileExistsError(f"{folder} is there already") from problem
+        raise
+    _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
