@@ -1,0 +1,87 @@
+"""Checkpoints of a run: whole or not there.
+
+Written into a folder of its own, synced, marked, renamed: what has the marker can be resumed, also
+after a kill or a power cut. It knows files, not what stands in them, and imports no torch.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from houston_shared import synced_file
+
+MARKER = "complete.json"
+_BESIDE = ".unfinished"
+_PREFIX = "checkpoint-"
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """Written last."""
+
+    step: int
+    files: dict[str, int]
+    """Bytes of every other file."""
+
+
+@contextmanager
+def beside(folder: Path) -> Iterator[Path]:
+    """Where a checkpoint is written, for every process alike."""
+    unfinished = folder / _BESIDE
+    unfinished.mkdir(parents=True, exist_ok=True)
+    yield unfinished
+
+
+def finish(folder: Path, step: int, keep: int) -> Path:
+    """Mark what lies beside and put it in its place; then remove all but the newest `keep`."""
+    made, place = folder / _BESIDE / f"{_PREFIX}{step}", folder / f"{_PREFIX}{step}"
+    files = {}
+    for file in sorted(one for one in made.rglob("*") if one.is_file()):
+        _sync(file)
+        files[str(file.relative_to(made))] = file.stat().st_size
+    synced_file.write(made / MARKER, msgspec.json.encode(Marker(step=step, files=files)))
+    if place.exists():  # of an earlier try that was not whole
+        shutil.rmtree(place)
+    made.replace(place)
+    _sync(folder)
+    shutil.rmtree(folder / _BESIDE)
+    for old in whole(folder)[:-keep]:
+        shutil.rmtree(old)
+    return place
+
+
+def whole(folder: Path) -> list[Path]:
+    """Every whole checkpoint, oldest first."""
+    found = [(step, one) for one in folder.glob(f"{_PREFIX}*") if (step := _step(one)) is not None]
+    return [one for _, one in sorted(found)]
+
+
+def newest(folder: Path) -> Path | None:
+    """The last whole checkpoint."""
+    return next(reversed(whole(folder)), None)
+
+
+def clear(folder: Path) -> None:
+    """Remove what a killed process left unfinished."""
+    shutil.rmtree(folder / _BESIDE, ignore_errors=True)
+
+
+def _step(folder: Path) -> int | None:
+    """The step of a checkpoint; None where it is not whole."""
+    try:
+        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=Marker)
+        sizes = {name: (folder / name).stat().st_size for name in marker.files}
+    except (OSError, msgspec.DecodeError):
+        return None
+    return marker.step if sizes == marker.files else None
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

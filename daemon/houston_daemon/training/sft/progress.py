@@ -1,0 +1,155 @@
+"""How a run stands, for people and for the daemon: `progress.json` and `log.txt` in its folder.
+
+The file is replaced whole, at most every second. It imports no torch: `read` is for everybody.
+"""
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from houston_shared import synced_file
+from houston_shared.clock import iso, now_us
+
+State = Literal["queued", "running", "finished", "failed", "cancelled"]
+SECONDS = 1.0
+"""Between two replacements, but for a change of state."""
+_RECENT = 20
+"""Steps from which the speed is taken."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading of a run."""
+
+    state: State = "queued"
+    step: int = 0
+    steps: int = 0
+    loss: float | None = None
+    """Of the last step: Σ weight × cross entropy / Σ weights, in nats."""
+    lr: float | None = None
+    tokens: int = 0
+    """Computed so far, trained or not."""
+    tokens_per_second: float | None = None
+    eta_seconds: float | None = None
+    epoch: float = 0.0
+    grad_norm: float | None = None
+    memory_bytes: int = 0
+    """The most that the first process has had: of the GPU, or of the machine."""
+    at: str = ""
+    """When it was written, UTC."""
+    message: str = ""
+    """One line for a person: what is being done, or why it ended and what to do."""
+
+
+def place(folder: Path) -> Path:
+    """The file of a run."""
+    return folder / "progress.json"
+
+
+def log(folder: Path) -> Path:
+    """The plain log of a run."""
+    return folder / "log.txt"
+
+
+def read(folder: Path) -> Progress | None:
+    """The last reading; None where there is none."""
+    try:
+        return msgspec.json.decode(place(folder).read_bytes(), type=Progress)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+class Writer:
+    """Writes them; of several processes only the first does (`silent` for the others)."""
+
+    def __init__(self, folder: Path, *, silent: bool = False) -> None:
+        self._folder = folder
+        self._silent = silent
+        self._written = 0.0
+        self._speed: deque[tuple[float, int]] = deque(maxlen=_RECENT + 1)
+        self.now = read(folder) or Progress()
+
+    def say(self, line: str) -> None:
+        """A line into the log, with its time."""
+        if self._silent:
+            return
+        with log(self._folder).open("a", encoding="utf-8") as file:
+            file.write(f"{iso(now_us())} {line}\n")
+
+    def set(self, state: State, message: str = "") -> None:
+        """Another state, or another line about it; written at once."""
+        self.now = msgspec.structs.replace(self.now, state=state, message=message)
+        self._write()
+
+    def begin(self, *, step: int, steps: int, tokens: int, total: int) -> None:
+        """The first step comes now. tokens: computed before; total: of the whole run."""
+        self._total = total
+        self._speed.clear()
+        self._speed.append((time.monotonic(), tokens))
+        self.now = msgspec.structs.replace(
+            self.now, state="running", step=step, steps=steps, tokens=tokens, message=""
+        )
+        self._write()
+
+    def stepped(
+        self,
+        *,
+        step: int,
+        tokens: int,
+        epoch: float,
+        loss: float,
+        lr: float,
+        grad_norm: float | None,
+        memory: int,
+    ) -> None:
+        """A step is done; `tokens` were computed in the whole run so far."""
+        self._speed.append((time.monotonic(), tokens))
+        (began, before), (ended, after) = self._speed[0], self._speed[-1]
+        speed = (after - before) / max(ended - began, 1e-9)
+        self.now = msgspec.structs.replace(
+            self.now,
+            step=step,
+            tokens=tokens,
+            epoch=round(epoch, 4),
+            loss=loss,
+            lr=lr,
+            grad_norm=grad_norm,
+            memory_bytes=memory,
+            tokens_per_second=round(speed, 1),
+            eta_seconds=round((self._total - tokens) / max(speed, 1e-9), 1),
+        )
+        self.say(line(self.now))
+        if time.monotonic() - self._written >= SECONDS:
+            self._write()
+
+    def _write(self) -> None:
+        if self._silent:
+            return
+        self._written = time.monotonic()
+        self.now = msgspec.structs.replace(self.now, at=iso(now_us()))
+        synced_file.write(place(self._folder), msgspec.json.encode(self.now))
+
+
+def line(one: Progress) -> str:
+    """A reading as a person reads it."""
+    parts = [f"step {one.step}/{one.steps}", f"epoch {one.epoch:.2f}"]
+    if one.loss is not None:
+        parts.append(f"loss {one.loss:.4f}")
+    if one.lr is not None:
+        parts.append(f"lr {one.lr:.3g}")
+    if one.grad_norm is not None:
+        parts.append(f"grad norm {one.grad_norm:.3g}")
+    if one.tokens_per_second is not None:
+        parts.append(f"{one.tokens_per_second:.0f} tokens/s")
+    if one.eta_seconds is not None:
+        parts.append(f"{_duration(one.eta_seconds)} left")
+    parts.append(f"{one.memory_bytes / 2**30:.2f} GiB")
+    return "  ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -1,0 +1,125 @@
+"""What a run of training is told: a recipe, its defaults, and the recipes that are packaged.
+
+A recipe is a TOML file; every key has a default, explained here. It does not know about data, and
+nothing here imports torch.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from houston_shared import toml_file
+from houston_shared.errors import ConfigurationError
+from houston_shared.toml_file import Settings
+
+FOLDER = Path(__file__).parent / "recipes"
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Whole = Annotated[int, msgspec.Meta(ge=0)]
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Upsample(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How often a row is seen in one epoch, by its kind."""
+
+    react: Positive = 1
+    summary: Positive = 1
+
+
+class Recipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All settings of a run."""
+
+    base: str = ""
+    """Folder of the model to start from; empty: the one that the manifest of the data names."""
+    full: bool = False
+    """Train every weight. Otherwise a LoRA adapter, which an engine loads while it runs."""
+    lora_rank: Positive = 16
+    """Rank of the adapter; vLLM takes up to 16 unless it is told otherwise."""
+    lora_alpha: Positive = 32
+    """Its scale is lora_alpha / lora_rank."""
+    lora_dropout: Share = 0.0
+    """Share of the adapter's inputs dropped in training."""
+    lora_targets: str | tuple[str, ...] = "all-linear"
+    """Modules with an adapter: all linear ones except the head, or their names."""
+    epochs: Positive = 1
+    """How often the data are seen."""
+    steps: Whole = 0
+    """End after so many optimizer steps; 0: when the epochs are over."""
+    batch: Positive = 16
+    """Rows in one optimizer step, over all processes."""
+    upsample: Upsample = Upsample()
+    """How often rows of a kind come in one epoch."""
+    max_length: Positive = 8192
+    """Tokens of a row; what is longer is cut at its end. Never more than the model's window."""
+    packing: bool = True
+    """Compute several rows in one pass, blind to each other. It changes speed, not results."""
+    pack_tokens: Positive = 4096
+    """Tokens of one pass; a longer row has a pass of its own. What memory allows."""
+    learning_rate: Rate = 2e-4
+    """After the warm-up."""
+    final_learning_rate: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Where a cosine ends."""
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the rate falls: to final_learning_rate, to 0, not at all."""
+    warmup: Share = 0.0
+    """Share of the steps in which the rate rises from 0."""
+    weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Of AdamW."""
+    max_grad_norm: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    """Gradients are scaled down to this norm; 0: never."""
+    seed: Whole = 0
+    """Of the order of the rows, the adapter's start and dropout."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """bf16 multiplies in bfloat16 (master weights that are trained stay float32); auto: where the
+    device does that fast."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; auto: a GPU where one can be seen."""
+    gradient_checkpointing: bool = False
+    """Keep fewer activations and compute them again: less memory, a third more time."""
+    save_steps: Positive = 50
+    """Write a checkpoint every so many steps, and at the end."""
+    save_minutes: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+    """Also when the last one is this old."""
+    keep_checkpoints: Positive = 2
+    """Older ones are removed."""
+    accelerate: str = ""
+    """Configuration file of accelerate, for several processes (FSDP, DeepSpeed)."""
+
+
+def names() -> list[str]:
+    """The recipes that come with Houston."""
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+
+
+def load(name: str, settings: list[str]) -> Recipe:
+    """A named recipe or a file, with `key=value` settings laid over it. Raises ConfigurationError.
+
+    A value is read as TOML (`2e-4`, `true`, `["q_proj"]`), and as text where it is none.
+    """
+    file = FOLDER / f"{name}.toml" if name in names() else Path(name)
+    if not file.is_file() and file.suffix != ".toml":
+        raise ConfigurationError(
+            f"There is no recipe {name}; there are {', '.join(names())}, or a .toml file."
+        )
+    tables = toml_file.read(file)
+    for setting in settings:
+        _lay(tables, setting)
+    return toml_file.convert(tables, Recipe, str(file))
+
+
+def _lay(tables: dict[str, Any], setting: str) -> None:
+    key, equals, value = setting.partition("=")
+    path = [word.strip() for word in key.split(".")]
+    if not equals or not all(path):
+        raise ConfigurationError(f"--set {setting} is not key=value.")
+    for word in path[:-1]:
+        inner = tables.setdefault(word, {})
+        if not isinstance(inner, dict):
+            raise ConfigurationError(f"--set {setting}: {word} is not a table.")
+        tables = inner
+    try:
+        tables[path[-1]] = toml_file.parse(f"value = {value}", "--set")["value"]
+    except ConfigurationError:
+        tables[path[-1]] = value.strip()

@@ -1,0 +1,158 @@
+"""The folder of one run: what was asked, the data, how it stands, its checkpoints, what came out.
+
+Only names and the small files; it imports no torch, so that commands and the daemon can use it.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.sft import checkpoints, progress
+from houston_daemon.training.sft.recipe import Recipe
+from houston_shared import synced_file
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """`recipe.json`: all that the program needs to know besides the data."""
+
+    run: str
+    """Id of the run, the folder's name."""
+    name: str = "policy"
+    """Of the policy that comes out: `NAME@n`."""
+    home: str = ""
+    """The home that the run belongs to."""
+    recipe: Recipe
+    """With the base model filled in."""
+    rollouts: tuple[str, ...] = ()
+    """What was exported for it, where it was not given data."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """`result.json`: figures of a finished run, for the lineage of its policy."""
+
+    steps: int
+    rows: int
+    tokens: int
+    """Computed, with repetitions."""
+    trained: int
+    """Tokens with a weight, of one pass over the data."""
+    cut: int
+    dropped: int
+    loss_first: float
+    """Of the first step."""
+    loss_last: float
+    """Mean of the last ten steps."""
+    held_out_before: float | None = None
+    held_out_after: float | None = None
+    """Loss on the rows that were held out, where the export has some."""
+    seconds: float
+    """Of training since it was started last."""
+    tokens_per_second: float
+    memory_bytes: int
+    processes: int
+    device: str
+    versions: dict[str, str]
+
+
+class RunFolder:
+    """Paths and small files of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = path / "data"
+        self.checkpoints = path / "checkpoints"
+        self.output = path / "output"
+        self.rows = path / "rows.arrow"
+        self.held_out = path / "held_out.arrow"
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked. Raises HoustonError where this is no folder of a run."""
+        try:
+            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=Asked)
+        except (OSError, msgspec.DecodeError) as problem:
+            raise HoustonError(
+                f"{self.path} is not the folder of a run of training: {problem}.",
+                "Nothing was trained.",
+                "houston train sft R…",
+            ) from None
+
+    def ask(self, asked: Asked) -> None:
+        """Write what is asked; the folder may be there already."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = msgspec.json.format(msgspec.json.encode(asked), indent=1)
+        synced_file.write(self.path / "recipe.json", text)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the data; empty where there is none."""
+        return manifest(self.data)
+
+    @property
+    def result(self) -> Result | None:
+        """The figures; None before it has finished."""
+        try:
+            return msgspec.json.decode((self.path / "result.json").read_bytes(), type=Result)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write_result(self, result: Result) -> None:
+        """Keep the figures."""
+        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+        synced_file.write(self.path / "result.json", text)
+
+    @property
+    def again(self) -> str:
+        """The command that goes on with it."""
+        return f"houston train sft --resume {self.path.name}"
+
+    @property
+    def good(self) -> str:
+        """Which checkpoint is the last whole one, in words."""
+        found = checkpoints.newest(self.checkpoints)
+        return f"The last whole checkpoint is {found}." if found else "There is no checkpoint yet."
+
+
+def of(home: Home, run: str) -> RunFolder:
+    """The folder of a run of this home."""
+    return RunFolder(home.path / "training" / run)
+
+
+def manifest(data: Path) -> dict[str, Any]:
+    """`manifest.json` of exported data; empty where there is none."""
+    try:
+        found = msgspec.json.decode((data / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def settle(folder: RunFolder, code: int) -> progress.Progress:
+    """How a run stands after its program ended with `code` (below 0: the signal).
+
+    A program that was killed could not say so itself: this writes `failed` for it.
+    """
+    now = progress.read(folder.path) or progress.Progress()
+    if now.state in ("queued", "running"):
+        why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        memory = ", as the kernel does when memory runs out" if code in (-9, 137) else ""
+        writer = progress.Writer(folder.path)
+        writer.set("failed", f"The trainer {why}{memory}. {folder.good} {folder.again}")
+        writer.say(writer.now.message)
+        return writer.now
+    return now
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
