@@ -78,6 +78,7 @@ COMMANDS = _commands(
     ("search", "houston_console.headless.search", "find text in all rollouts"),
     ("tail", "houston_console.headless.tail", "follow steps as they come"),
     ("console", "houston_console.app.command", "the annotators' screen"),
+    ("export", "houston_daemon.commands.export", "rows as a file that others train on"),
     ("verify", "houston_daemon.commands.verify", "check every byte of the store"),
     ("repair", "houston_daemon.commands.repair", "set damaged events aside, rebuild the rest"),
     ("backup", "houston_daemon.commands.backup", "copy the home while the daemon runs"),

@@ -1,0 +1,162 @@
+"""`houston export R… --format F --out DIR`: rows as a file that another program trains on."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.training.export import sources
+from houston_daemon.training.export.folder import Asked, Exported, export
+from houston_daemon.training.export.formats import FORMATS, choose_format
+from houston_daemon.training.export.recipe import RECIPES, choose_recipe
+from houston_daemon.training.export.split import read_held_out
+from houston_daemon.training.rows.row import RowOptions
+from houston_shared import out, secret_values
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+from houston_shared.flags import whole
+from houston_shared.home import Home
+from houston_shared.store.reader import Reader
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Rollouts, a format, a folder; how rows are made; how often and in which order they stand."""
+    parser.add_argument("rollouts", metavar="R", nargs="*", help="rollouts")
+    parser.add_argument("--task", default="", metavar="NAME", help="all rollouts of a task")
+    parser.add_argument("--group", default="", metavar="G", help="all rollouts of a group")
+    parser.add_argument("--all", action="store_true", help="all rollouts of the home")
+    formats = "; ".join(f"{name}: {one.says}" for name, one in FORMATS.items())
+    parser.add_argument(
+        "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder to write (exports/ of the home)"
+    )
+    parser.add_argument("--parquet", action="store_true", help="data.parquet, not data.jsonl")
+    _rows(parser)
+    recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
+    parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
+    parser.add_argument("--seed", type=whole(), default=0, help="of shuffling and of the split")
+    parser.add_argument(
+        "--held-out",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TASK",
+        help="tasks that are not trained on, in a file of their own; or a share of them, as 0.2",
+    )
+    parser.add_argument(
+        "--leave-out",
+        action="store_true",
+        help="leave rows out that the consumer would mistrain; the manifest names them",
+    )
+    parser.add_argument("--force", action="store_true", help="replace another export in DIR")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _rows(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--overlap",
+        choices=("once", "paper"),
+        default="once",
+        help="once: every sampled token is trained at most once; paper: as in APOLLO, steps that a"
+        " fork keeps are trained on both sides of it",
+    )
+    parser.add_argument("--no-masking", action="store_true", help="train masked steps, too")
+    parser.add_argument("--no-summaries", action="store_true", help="train no summaries")
+    parser.add_argument(
+        "--unjudged",
+        choices=("keep", "mask"),
+        default="keep",
+        help="steps of which nobody said anything (keep)",
+    )
+    parser.add_argument(
+        "--thoughts", choices=("strip",), help="leave thoughts out, train actions only"
+    )
+    parser.add_argument("--dialect", default="", metavar="NAME", help="that rows are rendered in")
+    parser.add_argument(
+        "--tokenizer", default="", metavar="PATH", help="of the model that is trained"
+    )
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Export. Raises HoustonError where a row would be mistrained, naming it."""
+    secret_values.install(loaded.config)
+    choose_format(arguments.format, arguments.parquet)
+    with Reader(loaded.home) as reader:
+        ids = reader.run(
+            sources.named(arguments.rollouts, arguments.task, arguments.group, arguments.all)
+        )
+    asked = Asked(
+        rollouts=tuple(ids),
+        format=arguments.format,
+        rows=_options(arguments),
+        recipe=choose_recipe(arguments.recipe, arguments.seed),
+        held_out=read_held_out(arguments.held_out, arguments.seed),
+        parquet=arguments.parquet,
+        leave_out=arguments.leave_out,
+        force=arguments.force,
+    )
+    to = arguments.out.absolute() if arguments.out else _default(loaded.home, asked)
+    _say(export(loaded.home, asked, to), arguments.json)
+    return int(ExitCode.DONE)
+
+
+def _options(arguments: argparse.Namespace) -> RowOptions:
+    tokenizer = str(Path(arguments.tokenizer).absolute()) if arguments.tokenizer else ""
+    return RowOptions(
+        overlap=arguments.overlap,
+        thoughts=arguments.thoughts or "as sampled",
+        unjudged=arguments.unjudged,
+        masking=not arguments.no_masking,
+        summaries=not arguments.no_summaries,
+        dialect=arguments.dialect,
+        tokenizer=tokenizer,
+    )
+
+
+def _default(home: Home, asked: Asked) -> Path:
+    """A folder in the home that a repeated export finds again."""
+    import hashlib
+
+    name = hashlib.sha256(repr(asked).encode()).hexdigest()[:10]
+    return home.path / "exports" / f"{asked.format}-{name}"
+
+
+def _say(done: Exported, as_json: bool) -> None:
+    made = done.manifest
+    if as_json:
+        out.json_line(_told(done))
+        return
+    counts = made.counts
+    there = "" if done.written else " (the same export was there)"
+    out.line(f"{done.folder}: {made.rows} rows of {len(made.sources)} rollouts{there}.")
+    for file in made.files:
+        out.line(f"  {file.name}  {file.rows} rows, {file.trained:,} {counts.unit} trained")
+    for why, count in counts.untrained.items():
+        out.line(f"  not trained: {count:,} {counts.unit}, {why}")
+    if made.left_out:
+        out.note(f"{len(made.left_out)} rows were left out; manifest.json names them.")
+    if made.provenance == "none":
+        out.note("Some rollouts ran without a sandbox: their rows are marked, provenance none.")
+    if moving := [one.rollout for one in made.sources if one.moved]:
+        out.note(f"{', '.join(moving)} went on meanwhile: newer steps may be missing.")
+    for remark, count in made.remarks.items():
+        out.note(f"{count} lines: {remark}.")
+    for trap in made.traps:
+        out.note(f"note: {trap}")
+
+
+def _told(done: Exported) -> dict[str, Any]:
+    made = done.manifest
+    return {
+        "folder": str(done.folder),
+        "format": made.format,
+        "rows": made.rows,
+        "written": done.written,
+        "content_hash": made.content_hash,
+        "files": made.files,
+        "counts": made.counts,
+        "left_out": made.left_out,
+        "held_out": made.split["held_out"],
+        "provenance": made.provenance,
+    }

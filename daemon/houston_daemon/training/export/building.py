@@ -1,0 +1,141 @@
+"""Rows of rollouts as checked lines, one at a time: made, redacted, validated, counted.
+
+What a consumer would mistrain never becomes a line: it is kept aside with its reason, and who
+writes decides what becomes of the export.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.training.export import judged, secrets
+from houston_daemon.training.export.format import Format, Line, provenance
+from houston_daemon.training.export.manifest import Counts, LeftOut
+from houston_daemon.training.rows.row import ChatRow, Kind, Row
+
+UNTRAINED = "nothing in it is trained"
+
+
+class Built(NamedTuple):
+    """One line, ready to be written."""
+
+    line: Line
+    raw: bytes
+    """The line as JSON."""
+    key: str
+    """Unique in the export."""
+    kind: Kind
+    origin: Line
+    """Which row it is, for a file whose lines have no room for it."""
+    tokens: int
+    """Of ids; of messages how many there are."""
+    trained: int
+    """Tokens, or answers, that are trained."""
+
+
+@dataclass
+class Building:
+    """Builds lines of one format, and remembers what it saw."""
+
+    format: Format
+    refused: list[LeftOut] = field(default_factory=list)
+    """What the consumer would mistrain."""
+    untrained: list[LeftOut] = field(default_factory=list)
+    """Rows of which nothing is trained, where the consumer has no use for them."""
+    remarks: Counter[str] = field(default_factory=Counter)
+    policies: dict[str, set[str]] = field(default_factory=dict)
+    """By rollout, versions that sampled what is in its rows."""
+    tokenizers: set[str] = field(default_factory=set)
+    dialects: set[str] = field(default_factory=set)
+    _all: int = 0
+    _sampled: int = 0
+    _trained: int = 0
+    _why: Counter[str] = field(default_factory=Counter)
+
+    def lines(self, row: Row | ChatRow) -> Iterator[Built]:
+        """The lines of a row; none of one that is refused, or that the consumer has no use for."""
+        clean = self._clean(row)
+        if clean is None:
+            return
+        made = self.format.lines(clean)
+        built = []
+        for number, line in enumerate(made):
+            raw = self._checked(row.id, line)
+            if raw is None:
+                return
+            tokens, trained = _sizes(line, clean)
+            key = f"{row.id}#{number}"
+            built.append(Built(line, raw, key, row.kind, provenance(clean), tokens, trained))
+        if not made:
+            self.untrained.append(LeftOut(row.id, UNTRAINED))
+        self._count(clean)
+        yield from built
+
+    def refuse(self, row: str, why: str) -> None:
+        """Keep aside what cannot even be made."""
+        self.refused.append(LeftOut(row, why))
+
+    def counts(self) -> Counts:
+        """What weighs and what does not in all rows that were made."""
+        return Counts(
+            unit="tokens" if self.format.of == "ids" else "answers",
+            all=self._all,
+            sampled=self._sampled,
+            trained=self._trained,
+            untrained=dict(sorted(self._why.items())),
+        )
+
+    def _clean(self, row: Row | ChatRow) -> Row | ChatRow | None:
+        if isinstance(row, ChatRow):
+            return secrets.without_text(row)
+        if problem := secrets.of_ids(row):
+            self.refuse(row.id, problem)
+            return None
+        return secrets.without(row)
+
+    def _checked(self, row: str, line: Line) -> bytes | None:
+        """The line as JSON; None, and kept aside, where it is wrong."""
+        try:
+            raw = msgspec.json.encode(line)
+            problem = self.format.wrong(line)
+        except (UnicodeEncodeError, OverflowError, RecursionError) as cannot:
+            problem = f"it cannot be written as JSON ({cannot})"
+        if problem:
+            self.refuse(row, problem)
+            return None
+        self.remarks.update(self.format.remarks(line))
+        return raw
+
+    def _count(self, row: Row | ChatRow) -> None:
+        if isinstance(row, Row):
+            self._all += len(row.token_ids)
+            self.tokenizers.add(row.tokenizer)
+            self.dialects.add(row.dialect)
+            names = self.policies.setdefault(row.rollout, set())
+            for span in row.spans:
+                self._weigh(span.weight, span.why, span.end - span.start)
+                names.add(span.policy)
+            return
+        self._all += len(row.messages)
+        for one in row.messages:
+            if one.weight or one.why:
+                self._weigh(one.weight, one.why, 1)
+
+    def _weigh(self, weight: float, why: str, size: int) -> None:
+        self._sampled += size
+        if weight:
+            self._trained += size
+        else:
+            self._why[judged.why(why)] += size
+
+
+def _sizes(line: Line, row: Row | ChatRow) -> tuple[int, int]:
+    """Tokens, or messages, of a line; and how many of its tokens or answers are trained."""
+    if isinstance(row, Row):
+        return len(row.token_ids), row.trained
+    if "completion" in line:
+        return len(line["prompt"]) + 1, 1
+    return len(line["messages"]), row.trained

@@ -1,0 +1,213 @@
+"""An export from beginning to end: rollouts in, a folder with data files and a manifest out.
+
+The one door for `houston export` and for `houston train sft`. It reads the home and writes one
+folder; it starts and asks nobody.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_daemon.training.export import card, judged, manifest, refusal, sources, split
+from houston_daemon.training.export.building import Building, Built
+from houston_daemon.training.export.files import DataFile, Spool, check_parquet
+from houston_daemon.training.export.formats import choose_format
+from houston_daemon.training.export.manifest import File, Manifest, Source
+from houston_daemon.training.export.place import Place
+from houston_daemon.training.export.recipe import Recipe
+from houston_daemon.training.export.sources import Chosen
+from houston_daemon.training.export.split import HeldOut
+from houston_daemon.training.rows.making import chat_rows, token_rows
+from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store.queries import progress
+from houston_shared.store.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be exported, and how."""
+
+    rollouts: tuple[str, ...]
+    """Whole ids, sorted (`sources.named`)."""
+    format: str = "trl"
+    rows: RowOptions = field(default_factory=RowOptions)
+    recipe: Recipe = field(default_factory=Recipe)
+    held_out: HeldOut = field(default_factory=HeldOut)
+    parquet: bool = False
+    leave_out: bool = False
+    """Leave rows out that the consumer would mistrain, instead of refusing the export."""
+    force: bool = False
+    """Replace another export in the folder."""
+
+
+class Exported(NamedTuple):
+    """What lies in the folder now."""
+
+    folder: Path
+    manifest: Manifest
+    written: bool
+    """False where the same export lay there already."""
+
+
+def export(home: Home, asked: Asked, to: Path) -> Exported:
+    """Write an export of rollouts of `home` into the folder `to`.
+
+    Raises HoustonError: for rows that the consumer would mistrain (naming them), where nothing is
+    left to train, for a folder that holds something else, and for what cannot be read.
+    """
+    format = choose_format(asked.format, asked.parquet)
+    if asked.parquet:
+        check_parquet()
+    with Reader(home) as reader:
+        chosen = reader.run(sources.read(asked.rollouts))
+        held_out = split.divide([one.member for one in chosen], asked.held_out)
+        place = Place(to, asked.force)
+        with place.alone():
+            place.refuse_other(_inputs(asked, chosen))
+            place.mark()
+            work = _Work(reader, asked, Building(format), chosen, held_out, to)
+            made = work.write()
+            names = [one.name for one in made.files]
+            if format.index:
+                names += [f"{name.partition('.')[0]}.rows.jsonl" for name in names]
+            written = place.publish(made, card.page(made, format), names)
+    return Exported(to, made, written)
+
+
+class _Work:
+    """One export under way."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        asked: Asked,
+        building: Building,
+        chosen: list[Chosen],
+        held_out: frozenset[str],
+        folder: Path,
+    ) -> None:
+        self._reader = reader
+        self._asked = asked
+        self._building = building
+        self._chosen = chosen
+        self._held_out = held_out
+        self._folder = folder
+        self._sources: list[Source] = []
+        self._rows: set[str] = set()
+
+    def write(self) -> Manifest:
+        """Write the data files, unfinished, and say what is in them."""
+        files = [self._file("data")]
+        if self._held_out:
+            files.append(self._file("held_out"))
+        spool = None if self._asked.recipe.as_made else Spool(self._folder / "spool.unfinished")
+        for one in self._chosen:
+            held = one.rollout.task in self._held_out
+            for built in self._lines(one, held):
+                if held:
+                    files[1].write(built)
+                elif spool is not None:
+                    spool.add(built)
+                else:
+                    files[0].write(built)
+        if spool is not None:
+            for built in spool.read(self._asked.recipe.order(spool.known())):
+                files[0].write(built)
+            spool.close()
+        return self._manifest([one.close() for one in files])
+
+    def _file(self, stem: str) -> DataFile:
+        return DataFile(self._folder, stem, self._building.format, self._asked.parquet)
+
+    def _lines(self, one: Chosen, held_out: bool) -> Iterator[Built]:
+        """Lines of one rollout; then it is among the sources."""
+        id, count = one.rollout.id, 0
+        before = self._reader.run(progress.last_seq(id))
+        try:
+            for row in self._made(id):
+                found = list(self._building.lines(row))
+                count += bool(found)
+                yield from found
+        except HoustonError as problem:
+            self._building.refuse(id, f"{problem.cause} {problem.next}".strip())
+        moved = self._reader.run(progress.last_seq(id)) != before
+        self._sources.append(self._source(one, before, count, held_out, moved))
+
+    def _made(self, id: str) -> Iterator[Row] | Iterator[ChatRow]:
+        ids = self._building.format.of == "ids"
+        make = token_rows if ids else chat_rows
+        return make(self._reader, id, self._asked.rows, self._asked.rollouts)
+
+    def _source(self, one: Chosen, seq: int, rows: int, held_out: bool, moved: bool) -> Source:
+        known = one.rollout
+        policies = self._building.policies.get(known.id) or {known.policy}
+        return Source(
+            rollout=known.id,
+            task=known.task,
+            group=known.group_id,
+            parent=known.parent,
+            parent_step=known.parent_step,
+            state=known.state,
+            newest_seq=seq,
+            provenance="none" if known.sandbox == "none" else "sandbox",
+            engine=known.engine,
+            policies=sorted(policies),
+            rows=rows,
+            held_out=held_out,
+            moved=moved,
+        )
+
+    def _manifest(self, files: list[File]) -> Manifest:
+        asked, building = self._asked, self._building
+        refusal.check(asked, building, files[0])
+        tasks = {one.task for one in self._sources}
+        none = any(one.provenance == "none" and one.rows for one in self._sources)
+        return Manifest(
+            version=manifest.VERSION,
+            format=asked.format,
+            rows=files[0].rows,
+            content_hash=files[0].sha256,
+            inputs=_inputs(asked, self._chosen),
+            files=files,
+            counts=building.counts(),
+            sources=self._sources,
+            provenance="none" if none else "sandbox",
+            verdicts=self._reader.run(judged.read(asked.rollouts)),
+            options={**asdict(asked.rows), "parquet": asked.parquet, "leave_out": asked.leave_out},
+            recipe=asdict(asked.recipe),
+            split={
+                "by": "task",
+                **asdict(asked.held_out),
+                "train": sorted(tasks - self._held_out),
+                "held_out": sorted(self._held_out),
+            },
+            tokenizers={path: _hash(path) for path in sorted(building.tokenizers)},
+            dialects=sorted(building.dialects),
+            base=sorted({one.base for one in self._chosen}),
+            left_out=[*building.refused, *building.untrained],
+            remarks=dict(sorted(building.remarks.items())),
+            traps=list(building.format.traps),
+            versions={"houston": version("houston-agents")},
+        )
+
+
+def _inputs(asked: Asked, chosen: list[Chosen]) -> str:
+    """SHA-256 of everything that decides what is in the files, as far as it is known beforehand."""
+    options: dict[str, Any] = asdict(asked)
+    options.pop("force")
+    known = [(one.rollout.id, one.rollout.last_seq) for one in chosen]
+    told = msgspec.json.encode([options, known, version("houston-agents"), manifest.VERSION])
+    return hashlib.sha256(told).hexdigest()
+
+
+def _hash(path: str) -> str:
+    file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()

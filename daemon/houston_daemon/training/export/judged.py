@@ -1,0 +1,62 @@
+"""By whom and by what steps were judged: the versions of rules and judges behind a set of rows."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from houston_shared.secret_values import redact
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import verdicts
+
+RULE = re.compile(r"\b([a-z][a-z0-9_]*@\d+)\b")
+"""A rule and its version, as reasons name them."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """Verdicts that stand on the steps of some rollouts."""
+
+    rules: dict[str, int]
+    """`name@version` → steps that it masks."""
+    judges: dict[str, int]
+    """Judge as it named itself → steps that it judged."""
+    people: int
+    """Steps that a person judged."""
+    counts: dict[str, int]
+    """Steps by the verdict that counts: `keep by human`, `mask by rule`, …"""
+
+
+def read(rollouts: Sequence[str]) -> Plan[Judged]:
+    """What stands on rollouts (whole ids)."""
+    rules: Counter[str] = Counter()
+    judges: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    people = 0
+    for rollout in rollouts:
+        for given in (yield from verdicts.standing(rollout)).values():
+            counts[f"{given[0].verdict} by {given[0].source}"] += 1
+            for one in given:
+                people += one.source == "human"
+                if one.source == "rule":
+                    rules.update(set(RULE.findall(one.reason)) or {one.by})
+                if one.source == "judge":
+                    judges[redact(one.by)] += 1
+    return Judged(_sorted(rules), _sorted(judges), people, _sorted(counts))
+
+
+def _sorted(counted: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counted.items()))
+
+
+def why(text: str) -> str:
+    """A reason of a weight of 0 as a kind that can be counted: without steps, rows and words."""
+    if text.startswith("mask: rule"):
+        return f"mask: rule {', '.join(sorted(set(RULE.findall(text))))}".rstrip()
+    for kind in ("mask: judge", "mask: human", "no action"):
+        if text.startswith(kind):
+            return kind
+    for kind, other in (("trained in row", "row"), ("trained with rollout", "rollout")):
+        if text.startswith(kind):
+            return f"trained in another {other}"
+    return text

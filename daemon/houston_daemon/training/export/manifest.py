@@ -1,0 +1,120 @@
+"""The manifest of an export: what is in it, where it comes from, and how it was made.
+
+It has no time and no path of its own, so that the same inputs give the same bytes. It is written
+last: a folder without one is no export.
+"""
+
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.export.judged import Judged
+from houston_shared.errors import HoustonError
+
+NAME = "manifest.json"
+VERSION = 1
+
+
+class File(msgspec.Struct, frozen=True):
+    """One data file."""
+
+    name: str
+    rows: int
+    """Lines in it, copies too."""
+    bytes: int
+    sha256: str
+    tokens: int | None
+    """Of ids; None for rows of messages."""
+    trained: int
+    """Tokens with a weight; of messages, answers."""
+    longest: int
+    """Tokens of the longest row; of messages, messages."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One rollout that rows come from."""
+
+    rollout: str
+    task: str
+    group: str
+    parent: str
+    parent_step: int | None
+    state: str
+    newest_seq: int
+    """The newest event of it that was there when its rows were made."""
+    provenance: str
+    """`none` for a rollout without a sandbox."""
+    engine: str
+    policies: list[str]
+    """That sampled what is in its rows."""
+    rows: int
+    """Without copies."""
+    held_out: bool
+    moved: bool
+    """Whether it went on while it was exported."""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A row that is not in the files."""
+
+    row: str
+    why: str
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What weighs and what does not, without copies."""
+
+    unit: str
+    """`tokens`, or `answers` for rows of messages."""
+    all: int
+    sampled: int
+    trained: int
+    untrained: dict[str, int]
+    """Sampled and not trained, by why."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """`manifest.json`."""
+
+    version: int
+    format: str
+    rows: int
+    content_hash: str
+    """SHA-256 of the data file; that of held_out stands with it in `files`."""
+    inputs: str
+    """SHA-256 of everything that was asked and of how far each source was: who asks the same of the
+    same gets the same."""
+    files: list[File]
+    counts: Counts
+    sources: list[Source]
+    provenance: str
+    """`none` where a source ran without a sandbox: nobody can promise who wrote its files."""
+    verdicts: Judged
+    options: dict[str, Any]
+    recipe: dict[str, Any]
+    split: dict[str, Any]
+    """`by`, tasks to `train` on and `held_out`."""
+    tokenizers: dict[str, str]
+    """File → SHA-256, of the ids' tokenizers; empty for rows of messages."""
+    dialects: list[str]
+    base: list[str]
+    """Models that the sources' engines name."""
+    left_out: list[LeftOut]
+    remarks: dict[str, int]
+    """What is true of so many lines."""
+    traps: list[str]
+    """What the consumer does without a word."""
+    versions: dict[str, str]
+
+
+def encode(manifest: Manifest) -> bytes:
+    """As it stands in the folder: indented, keys in their order."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+
+
+def decode(raw: bytes, where: object) -> Manifest:
+    """A manifest read back; raises HoustonError for what is none."""
+    try:
+        return msgspec.json.decode(raw, type=Manifest)
+    except msgspec.MsgspecError as problem:
+        raise HoustonError(f"{where} is no manifest of an export ({problem}).") from None
