@@ -135,15 +135,14 @@ def _say(done: Exported, as_json: bool) -> None:
     for why, count in counts.untrained.items():
         out.line(f"  not trained: {count:,} {counts.unit}, {why}")
     if made.left_out:
-        out.note(f"{len(made.left_out)} rows were left out; manifest.json names them.")
+        out.note(f"{len(made.left_out)} left out; manifest.json names them, and why.")
     if made.provenance == "none":
         out.note("Some rollouts ran without a sandbox: their rows are marked, provenance none.")
     if moving := [one.rollout for one in made.sources if one.moved]:
         out.note(f"{', '.join(moving)} went on meanwhile: newer steps may be missing.")
     for remark, count in made.remarks.items():
         out.note(f"{count} lines: {remark}.")
-    for trap in made.traps:
-        out.note(f"note: {trap}")
+    out.note(f"{made.traps[0]} More of what {made.format} does without a word: README.md there.")
 
 
 def _told(done: Exported) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from houston_daemon.training.export.manifest import Counts, LeftOut
 from houston_daemon.training.rows.row import ChatRow, Kind, Row
 
 UNTRAINED = "nothing in it is trained"
+REFUSED = "left out: its consumer would mistrain it"
 
 
 class Built(NamedTuple):
@@ -61,18 +62,18 @@ class Building:
         if clean is None:
             return
         made = self.format.lines(clean)
-        built = []
-        for number, line in enumerate(made):
-            raw = self._checked(row.id, line)
-            if raw is None:
-                return
-            tokens, trained = _sizes(line, clean)
-            key = f"{row.id}#{number}"
-            built.append(Built(line, raw, key, row.kind, provenance(clean), tokens, trained))
         if not made:
             self.untrained.append(LeftOut(row.id, UNTRAINED))
-        self._count(clean)
-        yield from built
+        lost = 0
+        for number, line in enumerate(made):
+            tokens, trained = _sizes(line, clean)
+            raw = self._checked(_named(row, line), line)
+            if raw is None:
+                lost += trained
+                continue
+            key = f"{row.id}#{number}"
+            yield Built(line, raw, key, row.kind, provenance(clean), tokens, trained)
+        self._count(clean, lost)
 
     def refuse(self, row: str, why: str) -> None:
         """Keep aside what cannot even be made."""
@@ -109,7 +110,10 @@ class Building:
         self.remarks.update(self.format.remarks(line))
         return raw
 
-    def _count(self, row: Row | ChatRow) -> None:
+    def _count(self, row: Row | ChatRow, lost: int) -> None:
+        if lost:
+            self._trained -= lost
+            self._why[REFUSED] += lost
         if isinstance(row, Row):
             self._all += len(row.token_ids)
             self.tokenizers.add(row.tokenizer)
@@ -130,6 +134,11 @@ class Building:
             self._trained += size
         else:
             self._why[judged.why(why)] += size
+
+
+def _named(row: Row | ChatRow, line: Line) -> str:
+    """A line of a row, for people."""
+    return f"{row.id} step {line['step']}" if "completion" in line else row.id
 
 
 def _sizes(line: Line, row: Row | ChatRow) -> tuple[int, int]:

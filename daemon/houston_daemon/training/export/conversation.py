@@ -4,8 +4,9 @@ Consumers differ in everything else, so that each says its own messages in its o
 """
 
 import json
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
 from houston_shared.records import Message
@@ -52,6 +53,55 @@ def binary(weight: float) -> int | float:
     """A weight as consumers of chat rows know it: 0 or 1; any other stays what it is, and is then
     refused."""
     return int(weight) if weight in (0.0, 1.0) else weight
+
+
+CONTROL = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:start|end)_of_turn>|\[gMASK\]|<[se]op>")
+"""How families write the tokens that begin and end turns."""
+
+
+class Control(NamedTuple):
+    """A text that a template's tokenizer takes for a token of its own."""
+
+    token: str
+    begins: str
+    """How the message begins that has it."""
+
+    @property
+    def written(self) -> str:
+        """Why an answer that is to be trained is none with it."""
+        return (
+            f"the answer that begins {self.begins!r} writes {self.token!r}, which templates make a"
+            " token that ends or begins a turn; mask that step, or export ids (trl)"
+        )
+
+
+def controls(messages: Iterable[dict[str, Any]]) -> Control | None:
+    """The first such text in messages.
+
+    A rollout never does: Houston's dialects write content as letters. Whoever renders messages
+    through a chat template has no such choice.
+    """
+    for message in messages:
+        texts = [message["content"]] if isinstance(message.get("content"), str) else []
+        texts += [
+            json.dumps(call["function"]["arguments"], ensure_ascii=False)
+            for call in message.get("tool_calls", ())
+        ]
+        for text in texts:
+            if found := CONTROL.search(text):
+                return Control(found[0], message["content"][:BEGINS])
+    return None
+
+
+BEGINS = 40
+"""Characters of a message that tell it from others."""
+
+
+READ = (
+    "holds text in what is not trained that reads like a template's own token, and becomes one:"
+    " there the context is not what the policy saw"
+)
+"""Said of lines whose context has such a text."""
 
 
 def no_text(message: dict[str, Any]) -> bool:

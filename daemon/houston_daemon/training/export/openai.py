@@ -148,11 +148,11 @@ OPENAI = Format(
     wrong=wrong,
     remarks=remarks,
     traps=(
+        "data.rows.jsonl beside it says of every line which row it is and whether its rollout ran"
+        " in a sandbox: the file itself has no room for it.",
         "A file needs 10 lines at least and holds 512 MB at most.",
         "Lines longer than the model's context lose their end without a word: there the last,"
         " newest answers are.",
-        "data.rows.jsonl beside it says of every line which row it is and whether its rollout ran"
-        " in a sandbox: the file itself has no room for it.",
     ),
     columns=(),
     only_lines="OpenAI takes JSON Lines only",

@@ -25,10 +25,11 @@ def check(asked: _Asked, building: Building, data: File) -> None:
     if not data.rows or not data.trained:
         left = [*building.refused, *building.untrained]
         why = f": {_said(left)}" if left else ": these rollouts have no closed step"
+        verdicts = "houston verdict R shows what was masked and why"
         raise HoustonError(
             f"Nothing would be trained{why}.",
             "Nothing was exported.",
-            "houston verdict R shows what was masked and why",
+            "Correct what is named" if building.refused else verdicts,
         )
 
 

@@ -63,15 +63,18 @@ def wrong(line: Line) -> str:
         return "arguments of a call are no object"
     if not isinstance(line["tools"], list):
         return "its tools are no list"
+    if found := conversation.controls(one for one in answers if one[MASK]):
+        return found.written
     problem = no_json(messages)
     return f"{problem}: slime passes over lines that it cannot read" if problem else ""
 
 
 def remarks(line: Line) -> list[str]:
-    """Several results in a row."""
+    """Several results in a row; texts that become tokens."""
     roles = [one["role"] for one in line["messages"]]
     several = any(pair == ("tool", "tool") for pair in pairwise(roles))
-    return [SEVERAL] if several else []
+    read = conversation.controls(one for one in line["messages"] if not one.get(MASK))
+    return [SEVERAL] * several + [conversation.READ] * bool(read)
 
 
 SLIME = Format(

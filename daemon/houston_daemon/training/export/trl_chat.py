@@ -15,7 +15,6 @@ from houston_daemon.training.export.format import (
     Format,
     Line,
     no_json,
-    nothing,
     provenance,
 )
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
@@ -67,7 +66,14 @@ def wrong(line: Line) -> str:
         return "the answer to train is empty"
     if not isinstance(line["tools"], str) or not isinstance(json.loads(line["tools"]), list):
         return "its tools are no list in JSON"
+    if found := conversation.controls(completion):
+        return found.written
     return no_json([prompt, completion])
+
+
+def remarks(line: Line) -> list[str]:
+    """Texts that become tokens."""
+    return [conversation.READ] if conversation.controls(line["prompt"]) else []
 
 
 def _calls(message: dict[str, Any]) -> str:
@@ -87,15 +93,15 @@ TRL_CHAT = Format(
     of="messages",
     lines=lines,
     wrong=wrong,
-    remarks=nothing,
+    remarks=remarks,
     traps=(
+        "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer prompts without"
+        " a word: of such a line nothing is left to train.",
         "The template renders everything anew: what the policy sampled may be tokenised otherwise,"
         " and some templates leave thoughts of earlier answers out. Only `trl` is exact.",
         "Read the folder with load_dataset(DIR): its card says that arguments are free JSON."
         " load_dataset('json', data_files=…) guesses it from the first 10 MB; a datasets without"
         " the feature type Json fills every call with the arguments of all others.",
-        "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer prompts without"
-        " a word: of such a line nothing is left to train.",
         "completion_only_loss=False would train the prompt.",
         "The loss covers what the template writes after the answer's stop token, as a line break.",
     ),
