@@ -45,7 +45,7 @@ PAGES = {
         ],
     ),
     "task-file.md": (
-        "task.py task_tables.py task_servers.py task_worlds.py",
+        "task.py task_tables.py task_servers.py task_worlds.py task_rules.py",
         "The task file: task.toml",
         "A task is a folder with this file; [tasks](tasks.md) shows a whole one. `houston task new "
         "NAME` writes one that works, `houston task validate FILE` checks one. `name` and one of "
@@ -69,6 +69,8 @@ PAGES = {
             ("ScienceWorld", "[scienceworld]"),
             ("TextWorld", "[textworld]"),
             ("Attention", "[attention]"),
+            ("Rules", "[rules]"),
+            ("Contradiction", "[[rules.guidance]]"),
         ],
     ),
 }

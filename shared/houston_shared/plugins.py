@@ -1,4 +1,4 @@
-"""What packages register with Houston by entry point: environments, engines and signals.
+"""What packages register with Houston by entry point: environments, engines, signals and rules.
 
 Houston's own environments stand in the same table, in its `pyproject.toml`, and win over others of
 their name. Only what is asked for is imported. This module knows no group's meaning.
@@ -13,6 +13,7 @@ from houston_shared.errors import ConfigurationError
 ENVIRONMENTS = "houston.environments"
 ENGINES = "houston.engines"
 SIGNALS = "houston.signals"
+RULES = "houston.rules"
 _OWN = "houston-agents"
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import TaskRecord, Thoughts
+from houston_shared.task_rules import Rules
 from houston_shared.task_servers import Http, Mcp
 from houston_shared.task_tables import Data, Domain, Hints, Positive, Seconds, trouble
 from houston_shared.task_tables import Evaluate as Evaluate
@@ -214,6 +215,8 @@ class Task(Settings, frozen=True):
     """Which games `textworld` makes for rollouts."""
     attention: Attention = Attention()
     """When a step is marked for people to look at."""
+    rules: Rules = Rules()
+    """Which steps rules mask, and how."""
     settings: dict[str, Any] = {}
     """Settings of an environment that another package brings, and of the simulator of `http`."""
     environment_variables: dict[Variable, str] = {}
@@ -279,7 +282,8 @@ def load_task(path: Path) -> LoadedTask:
     instructions = _instructions(task, file)
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
-    if why := trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind):
+    why = trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind)
+    if why := why or task.rules.trouble():
         raise ConfigurationError(f"{file}: {why}")
     return LoadedTask(task, file, text, instructions)
 

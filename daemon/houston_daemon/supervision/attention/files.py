@@ -23,10 +23,10 @@ def blind_edit(window: Window, limits: Attention) -> str:
             continue
         path = str(call.fields.get("path", ""))
         there = [one for one in (*looked, *now.calls[:index]) if _host(one) == _host(call)]
-        shows = {one.kind for one in there if _shows(one, path)}
-        if call.fields.get("blind") and "command" not in shows:
+        kinds = {one.kind for one in there if shows(one, path)}
+        if call.fields.get("blind") and "command" not in kinds:
             return f"{path} was changed and not shown since it last changed"
-        if limits.blind_edit_steps and not shows:
+        if limits.blind_edit_steps and not kinds:
             return f"{path} was changed and not looked at in the {_steps(limits.blind_edit_steps)}"
     return ""
 
@@ -40,7 +40,7 @@ def no_change(window: Window, limits: Attention) -> str:
     return f"no file changed in the last {_steps(count, '')}"
 
 
-def _shows(call: CallSeen, path: str) -> bool:
+def shows(call: CallSeen, path: str) -> bool:
     """Whether a call showed something of a file."""
     if not call.success:
         return False

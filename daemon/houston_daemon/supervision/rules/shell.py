@@ -1,0 +1,235 @@
+"""Shell commands as rules need them: what is run, with which environment, and which files are
+written by here-documents.
+
+It reads the shell that agents write, not all of the shell: no expansion, no functions. What cannot
+be read is split at spaces, so that a rule sees less, never something that is not there.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+_HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_SEPARATORS = frozenset(";&|()\n")
+_KEYWORDS = frozenset({"then", "do", "else", "elif", "if", "while", "until", "!", "{", "}", "time"})
+_WRAPPERS = frozenset(
+    {"nohup", "setsid", "exec", "stdbuf", "nice", "ionice", "timeout", "sudo", "env", "command"}
+)
+_PROGRAM = re.compile(
+    r"(python[\d.]*|bash|sh|zsh|source|\.|torchrun|accelerate|deepspeed|mpirun|srun|uv|poetry|conda"
+    r"|ray|ipython)\Z"
+)
+_SCRIPT = re.compile(r"\.(py|sh)\Z")
+_VALUE = re.compile(r"[\d.]+[smhd]?\Z")
+_SHOW = (
+    "awk basename cat cd cmp column curl cut date df diff dirname du echo egrep fgrep file find"
+    " free grep head htop jq less ls man more nl nvidia-smi od printf ps pwd rg sha256sum sort stat"
+    " tail tee test top tr tree true type uniq wc which xxd ["
+)
+VIEWERS = frozenset(_SHOW.split())
+"""Programs that only show something."""
+
+
+class Simple(NamedTuple):
+    """One program with its words, without assignments before it, wrappers and redirections."""
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    """Assigned before it, or exported earlier in the same command."""
+    folder: str
+    """Where `cd` in the same command led; empty where there was none."""
+    inline: str = ""
+    """A program's text that is given with it: `-c`, or a here-document."""
+
+    @property
+    def program(self) -> str:
+        """Its name without folders; empty for assignments alone."""
+        return self.words[0].rpartition("/")[2] if self.words else ""
+
+    @property
+    def script(self) -> str:
+        """The path of the script that it runs; empty where it runs none."""
+        if not self.words:
+            return ""
+        if _SCRIPT.search(self.words[0]):
+            return _in(self.folder, self.words[0])
+        if not _PROGRAM.match(self.program):
+            return ""
+        module = ""
+        for before, word in zip(self.words, self.words[1:], strict=False):
+            if before == "-m" and self.program.startswith("python"):
+                module = word.replace(".", "/") + ".py"
+                break
+            if _SCRIPT.search(word):
+                return _in(self.folder, word)
+        return module
+
+    @property
+    def views(self) -> bool:
+        """Whether it only shows something."""
+        edits = self.program == "sed" and any(word.startswith("-i") for word in self.words)
+        return self.program in VIEWERS or (self.program == "sed" and not edits)
+
+
+class Text(NamedTuple):
+    """A file that a here-document writes."""
+
+    path: str
+    content: str
+    appended: bool
+
+
+class Command(NamedTuple):
+    """A whole command line."""
+
+    simple: tuple[Simple, ...]
+    texts: tuple[Text, ...]
+
+    @property
+    def views(self) -> bool:
+        """Whether all of it only shows something."""
+        return not self.texts and all(one.views for one in self.simple)
+
+
+@lru_cache(maxsize=8192)
+def read(command: str) -> Command:
+    """A command line, or the text of a shell script."""
+    kept, bodies = _without_heredocs(command)
+    simple: list[Simple] = []
+    texts: list[Text] = []
+    exported: dict[str, str] = {}
+    folder = ""
+    for words, target, appended in _groups(_tokens(kept)):
+        body = "".join(bodies[int(word[len(_MARK) :])] for word in words if word.startswith(_MARK))
+        one = _simple([word for word in words if not word.startswith(_MARK)], exported, folder)
+        if body and one.program in ("cat", "tee"):
+            path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
+            if path:
+                texts.append(Text(_in(folder, path), body, appended or "-a" in one.words))
+        elif body:
+            one = one._replace(inline=body)
+        if one.program == "cd" and len(one.words) > 1:
+            folder = _in(folder, one.words[1])
+        if one.program == "export" or not one.words:
+            exported = {**exported, **dict(_assigned(one.words[1:])), **one.environment}
+        simple += _unwrapped(one)
+    return Command(tuple(simple), tuple(texts))
+
+
+def normal(path: str) -> str:
+    """A path in the workspace without `./` and without the workspace's own name."""
+    path = path.removeprefix("/workspace/")
+    while path.startswith("./"):
+        path = path[2:]
+    return path
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two paths may be of one file: sessions have folders that are not known."""
+    one, other = normal(one), normal(other)
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+
+
+_MARK = "\x01heredoc"
+
+
+def _without_heredocs(text: str) -> tuple[str, list[str]]:
+    """The text with a mark for each here-document, and their contents."""
+    lines, bodies = text.split("\n"), list[str]()
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        ends = [(found[1] == "-", found[3]) for found in _HEREDOC.finditer(line)]
+        for tabs, end in ends:
+            body: list[str] = []
+            while at < len(lines) and (lines[at].lstrip("\t") if tabs else lines[at]) != end:
+                body.append(lines[at])
+                at += 1
+            at += 1
+            line = _HEREDOC.sub(f" {_MARK}{len(bodies)} ", line, count=1)
+            bodies.append("".join(f"{one}\n" for one in body))
+        kept.append(line)
+    return "\n".join(kept).replace("\\\n", " "), bodies
+
+
+def _tokens(text: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    try:
+        return list(lexer)
+    except ValueError:  # a quote that is never closed
+        return re.findall(r"[^\s;&|()<>]+|[;&|()<>\n]+", text)
+
+
+def _groups(tokens: list[str]) -> Iterator[tuple[list[str], str, bool]]:
+    """Words of each simple command, with the file that its output goes to."""
+    words: list[str] = []
+    target, appended, comment, skip = "", False, False, ""
+    for token in [*tokens, "\n"]:
+        if comment and "\n" not in token:
+            continue
+        comment = token.startswith("#")
+        if comment:
+            continue
+        if skip:
+            if ">" in skip and "&" not in skip and not (target and skip.startswith("2")):
+                target, appended = token, skip.endswith(">>")
+            skip = ""
+        elif token and set(token) <= _SEPARATORS:
+            if words:
+                yield words, target, appended
+            words, target, appended = [], "", False
+        elif token and set(token) <= set("<>&|") and set(token) & set("<>"):
+            fd = words.pop() if words and words[-1] in ("1", "2") else ""
+            skip = fd + token
+        else:
+            words.append(token)
+
+
+def _simple(words: list[str], exported: Mapping[str, str], folder: str) -> Simple:
+    """Without what stands before the program."""
+    environment = dict(exported)
+    while words:
+        if found := _ASSIGNMENT.fullmatch(words[0]):
+            environment[found[1]] = found[2]
+        elif words[0] in _WRAPPERS:
+            rest = words[1:]
+            while rest and (rest[0].startswith("-") or _VALUE.match(rest[0])):
+                rest = rest[1:]
+            words = rest
+            continue
+        elif words[0] not in _KEYWORDS:
+            break
+        words = words[1:]
+    inline = ""
+    if "-c" in words[1:-1] and _PROGRAM.match(words[0].rpartition("/")[2]):
+        inline = words[words.index("-c") + 1]
+    return Simple(tuple(words), environment, folder, inline)
+
+
+def _unwrapped(one: Simple) -> list[Simple]:
+    """A shell that is given its commands is these commands."""
+    if one.inline and one.program in ("bash", "sh", "zsh"):
+        inner = read(one.inline).simple
+        return [
+            each._replace(environment={**one.environment, **each.environment}) for each in inner
+        ]
+    return [one]
+
+
+def _assigned(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        if found := _ASSIGNMENT.fullmatch(word):
+            yield found[1], found[2]
+
+
+def _in(folder: str, path: str) -> str:
+    """A path that is named after `cd folder`."""
+    if path.startswith(("/", "~", "$")) or not folder:
+        return normal(path)
+    return normal(f"{folder.rstrip('/')}/{path.removeprefix('./')}")

@@ -1,0 +1,130 @@
+"""Rules about steps that went wrong: an error was observed, no action, a file that is broken."""
+
+import re
+from collections.abc import Iterator
+
+from houston_daemon.supervision.attention.window import CallSeen, cut
+from houston_daemon.supervision.rules import shell
+from houston_daemon.supervision.rules.finding import Finding
+from houston_daemon.supervision.rules.history import COMMAND, Ran, Wrote, history
+from houston_daemon.supervision.rules.jobs import Job, jobs
+from houston_daemon.supervision.trace import Trace
+from houston_shared.records import Result
+from houston_shared.task_rules import Rules
+
+_NO = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "cmp", "test", "[", "pgrep", "which"})
+"""Programs whose exit code 1 is an answer and no error (POSIX)."""
+_NOT_ITS_FAULT = frozenset({"interrupted"})
+"""Kinds of observations that say nothing of the action: a person or a crash cut it short."""
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.M)
+_RAISED = re.compile(r"^(\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.M)
+_SHELL = re.compile(
+    r"^(?:/\S+/)?(?:ba|z|da)?sh: .*(?:command not found|No such file or directory|"
+    r"Permission denied|syntax error).*$",
+    re.M,
+)
+_BROKEN = re.compile(r"^(SyntaxError|IndentationError|TabError): .*$", re.M)
+_PLACE = re.compile(r'^ *File "([^"]+)", line \d+$', re.M)
+
+
+def error_observation(trace: Trace, settings: Rules) -> Iterator[Finding]:
+    """The observation is an error: a call failed, a command printed a traceback or that it could
+    not be found, or a command that was left running ended with an error later. An exit code 1 of
+    `grep`, `diff` or `test` is an answer; what a person or a crash of the daemon cut short is not
+    held against the step.
+    """
+    patterns = [re.compile(one, re.M) for one in settings.error_patterns]
+    for record, seen in zip(trace.steps, trace.seen, strict=True):
+        for result, call in zip(record.results, seen.calls, strict=True):
+            if why := _wrong(call, result) or _printed(result, patterns):
+                yield Finding(record.step, f"{call.words}: {why}")
+                break
+    for job in jobs(trace):
+        if job.end is not None and _failed(job):
+            code = f"exit code {job.code} (step {job.end})"
+            yield Finding(
+                job.step, f"{cut(job.command)}: it was left running and ended with {code}"
+            )
+
+
+def null_action(trace: Trace, settings: Rules) -> Iterator[Finding]:
+    """There is no action, or none that can be run: no call could be read from what was sampled, or
+    a call has no such name, or wrong arguments.
+    """
+    for record, seen in zip(trace.steps, trace.seen, strict=True):
+        sample = record.sample
+        if seen.interrupted:
+            continue
+        if sample.malformed:
+            yield Finding(record.step, f"no action: {sample.malformed}")
+        elif not sample.calls:
+            yield Finding(record.step, "no action")
+        for call in (one.call for one in record.results):
+            if call.error:
+                yield Finding(record.step, f"{call.name} cannot be run: {cut(call.error)}")
+
+
+def broken_file(trace: Trace, settings: Rules) -> Iterator[Finding]:
+    """A file was written that Python could not parse when it was run: the step that wrote it."""
+    written: list[Wrote] = []
+    for event in history(trace):
+        if isinstance(event, Wrote):
+            written.append(event)
+            continue
+        if event.simple.views:
+            continue
+        for path, why in _unparsable(event):
+            last = next((one for one in reversed(written) if shell.same(one.path, path)), None)
+            if last is not None:
+                yield Finding(
+                    last.step, f"{last.path} could not be parsed in step {event.step}: {why}"
+                )
+
+
+def _unparsable(ran: Ran) -> Iterator[tuple[str, str]]:
+    text = ran.result.text
+    for broken in _BROKEN.finditer(text):
+        places = _PLACE.findall(text, 0, broken.start())
+        if places:
+            yield places[-1].rpartition("/workspace/")[2], cut(broken[0])
+
+
+def _wrong(call: CallSeen, result: Result) -> str:
+    """Why a call counts as failed; empty where it does not."""
+    if call.success or call.kind in _NOT_ITS_FAULT:
+        return ""
+    if call.name == COMMAND and call.fields.get("exit_code") == 1 and not _raised(result.text):
+        simple = shell.read(str(call.arguments.get("command", ""))).simple
+        if simple and simple[-1].program in _NO:
+            return ""
+    return _raised(result.text) or str(call.fields.get("error", "")) or call.error
+
+
+def _printed(result: Result, patterns: list[re.Pattern[str]]) -> str:
+    """An error in the words of an observation that counts as a success."""
+    for pattern in patterns:
+        if found := pattern.search(result.text):
+            return cut(found[0])
+    if result.call.name != COMMAND or result.kind != "command":
+        return ""
+    command = shell.read(str(result.call.arguments.get("command", "")))
+    if command.views:  # it shows what another has printed
+        return ""
+    found = _SHELL.search(result.text)
+    return _raised(result.text) or (cut(found[0]) if found else "")
+
+
+def _raised(text: str) -> str:
+    """The last line of the last traceback; empty where there is none."""
+    begin = next((found.end() for found in _TRACEBACK.finditer(text)), None)
+    if begin is None:
+        return ""
+    raised = _RAISED.findall(text, begin)
+    return cut(raised[-1]) if raised else "a traceback"
+
+
+def _failed(job: Job) -> bool:
+    """Whether a job ended with an error that nobody asked for."""
+    last = shell.read(job.command).simple
+    no = job.code == 1 and bool(last) and last[-1].program in _NO
+    return job.code not in (0, None) and not job.killed and not no

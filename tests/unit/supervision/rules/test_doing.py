@@ -1,0 +1,155 @@
+"""Edits, evaluations, the end, and what follows the best score: each rule as named scenarios."""
+
+from typing import Any
+
+import pytest
+
+from houston_daemon.supervision.rules import best, edits, evaluations
+from houston_daemon.supervision.rules.finding import Masks
+from houston_shared.task_rules import Rules
+from tests.support.traced import (
+    EVALUATED,
+    Step,
+    Steps,
+    begin,
+    call,
+    create,
+    edit,
+    finish,
+    kill,
+    look,
+    output,
+    run,
+    score,
+    sleep,
+    think,
+    traced,
+)
+
+Case = tuple[Steps, dict[str, Any], set[int]]
+OFF = {"blind_replacements": False}
+
+BLIND: dict[str, Case] = {
+    "looked at in the step before": ([look(), edit()], {}, set()),
+    "printed by a command": ([run("sed -n 1,9p a.py"), edit()], {}, set()),
+    "its run showed where it fails": ([run("python a.py", code=1), edit()], {}, set()),
+    "found by a search in it": (
+        [call("search_file", "search", "", path="a.py", _file_path="a.py"), edit()], {}, set()),
+    "never looked at": ([run("ls"), edit()], {}, {2}),
+    "the first step": ([edit()], {}, {1}),
+    "an edit right after an edit": ([look(), edit(), edit()], {}, {3}),
+    "looked at between edits": ([look(), edit(), look(), edit()], {}, set()),
+    "looked at two steps before": ([look(), run("ls"), edit()], {}, {3}),
+    "within a wider window": ([look(), run("ls"), edit()], {"blind_edit_steps": 2}, set()),
+    "a wider window sees no older text": ([look(), edit(), edit()], {"blind_edit_steps": 5}, {3}),
+    "a thought between": ([look(), think(), edit()], {}, set()),
+    "in the same step": ([(look(), edit())], {}, {1}),
+    "another file was looked at": ([look("b.py"), edit()], {}, {2}),
+    "a look that failed": (
+        [call("open_file", "error", "no", False, _path="a.py"), edit()], {}, {2}),
+    "an edit that failed": ([run("ls"), call("edit_file", "error", "no", False)], {}, set()),
+    "a new file": ([create("a.py")], {}, set()),
+    "a file written anew": ([create("a.py"), create("a.py", change="replaced")], {}, {2}),
+    "that is no edit": ([create("a.py"), create("a.py", change="replaced")], OFF, set()),
+    "written anew after a look": ([look(), create("a.py", change="replaced")], {}, set()),
+    "lines that are appended": ([run("echo x >> a.py")], {}, set()),
+    "in place by the shell": ([run("sed -i 's/1/2/' src/a.py")], {}, {1}),
+    "by the shell after a look": ([run("cat src/a.py"), run("sed -i s/1/2/ src/a.py")], {}, set()),
+    "on another host": ([look(), call("edit_file", "file", "", path="a.py", change="edited",
+                                      _path="a.py", _host="gpu")], {}, {2}),
+}  # fmt: skip
+
+SCORED = score(50)
+REPEATED: dict[str, Case] = {
+    "nothing changed": ([create("answer.json"), SCORED, look(), SCORED], {}, {4}),
+    "something changed": ([SCORED, create("a.py"), SCORED], {}, set()),
+    "changed in the step of the score": ([(create("a"), SCORED), SCORED], {}, {2}),
+    "twice in a step": ([create("a"), (SCORED, SCORED)], {}, {2}),
+    "not known whether it changed": (
+        [SCORED, Step(run("python a.py"), changed=None), Step(SCORED, changed=None)], {}, set()),
+    "made by the loop at the end": ([SCORED, Step(finish(), SCORED, added=1)], {}, set()),
+    "only one": ([create("a"), SCORED], {}, set()),
+}  # fmt: skip
+
+FORM = score(None, "format", "answer.json is missing. No submission was used.")
+EVALUATION: dict[str, Case] = {
+    "nothing there to score": ([FORM], {}, {1}),
+    "still being written": ([begin("python make.py --out answer.json"), SCORED], {}, {2}),
+    "written and done": (
+        [begin("python make.py --out answer.json"), output("", False, 0), SCORED], {}, set()),
+    "something else runs": ([begin("python train.py"), SCORED], {}, set()),
+    "a good one": ([create("answer.json"), SCORED], {}, set()),
+}  # fmt: skip
+
+TRAIN = begin("python train.py")
+FINISH: dict[str, Case] = {
+    "while a command runs": ([SCORED, TRAIN, finish()], {}, {3}),
+    "while one runs in another session": (
+        [SCORED, begin("x", session="b"), run("ls"), finish()], {}, {4}),
+    "after it ended": ([SCORED, TRAIN, output("", False, 0), finish()], {}, set()),
+    "after it was ended": ([SCORED, TRAIN, kill(), finish()], {}, set()),
+    "after a sleep that saw nothing run": ([SCORED, TRAIN, sleep(9, []), finish()], {}, set()),
+    "a server runs": ([SCORED, begin("vllm serve m"), finish()], {}, set()),
+    "refused": ([SCORED, TRAIN, finish(ok=False)], {}, set()),
+    "below the best": ([score(70), create("a"), score(60), finish()], {}, {4}),
+    "the best was brought back": ([score(70), create("a"), score(60), run("cp best answer.json"),
+                                   Step(finish(), score(70), added=1)], {}, set()),
+    "without a score": ([run("ls"), finish()], {}, {2}),
+    "scored at the end": ([create("answer.json"), Step(finish(), score(9), added=1)], {}, set()),
+    "at its best": ([score(60), create("a"), score(70), finish()], {}, set()),
+}  # fmt: skip
+
+LOWERED: dict[str, Case] = {
+    "a change lowered it": ([score(70), create("a"), look(), score(60)], {}, {2}),
+    "only a little": ([score(70), create("a"), score(69.5)], {}, set()),
+    "a little counts": ([score(70), create("a"), score(69.5)], {"score_drop": 0.5}, {2}),
+    "before a better one": ([score(70), create("a"), score(60), create("b"), score(80)], {}, set()),
+    "the step that scored changed it": ([score(70), (create("a"), score(60))], {}, {2}),
+    "between two lower ones": ([score(70), create("a"), score(60), create("b"), score(50)], {},
+                               {2, 4}),
+    "the maximum is not high": ([score(7), create("a"), score(2)], {"high_score": 50}, set()),
+    "nothing scored anything": ([score(0), create("a"), score(0)], {}, set()),
+}  # fmt: skip
+
+AFTER: dict[str, Case] = {
+    "most of what follows": (
+        [score(70), create("a"), run("python a.py"), score(60)], {}, {2, 3, 4}),
+    "backups": (
+        [score(70), run("mkdir -p best && cp answer.json best/70.json"), finish()], {}, set()),
+    "sleeping and finishing": (
+        [score(70), sleep(), think(), Step(finish(), score(70), added=1)], {}, {3}),
+    "the best is brought back and scored": (
+        [score(70), create("a"), score(60), run("cp best/70.json answer.json"), score(70),
+         finish()], {}, {2, 3}),
+    "scored again as good": ([score(70), create("a"), score(70)], {}, {2, 3}),
+    "it gets better": ([score(60), create("a"), score(70)], {}, set()),
+    "the maximum is not high": ([score(7), create("a"), score(2)], {"high_score": 50}, set()),
+    "no score": ([create("a"), finish()], {}, set()),
+}  # fmt: skip
+
+TABLES: dict[str, tuple[Masks, dict[str, Case]]] = {
+    "blind_edit": (edits.blind_edit, BLIND),
+    "repeated_evaluation": (evaluations.repeated_evaluation, REPEATED),
+    "untimely_evaluation": (evaluations.untimely_evaluation, EVALUATION),
+    "untimely_finish": (evaluations.untimely_finish, FINISH),
+    "lowered_score": (best.lowered_score, LOWERED),
+    "after_best": (best.after_best, AFTER),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "case"), [(rule, case) for rule, (_, cases) in TABLES.items() for case in cases]
+)
+def test_what_is_masked(rule: str, case: str) -> None:
+    masks, cases = TABLES[rule]
+    steps, settings, expected = cases[case]
+    found = list(masks(traced(steps, EVALUATED), Rules(**settings)))
+    assert {one.step for one in found} == expected, found
+    assert all(one.reason for one in found)
+
+
+def test_what_follows_the_best_score_is_known_at_the_end() -> None:
+    steps: Steps = [score(70), create("a"), score(60)]
+    for rule in (best.lowered_score, best.after_best):
+        assert list(rule(traced(steps, EVALUATED, ended=False), Rules())) == []
+        assert list(rule(traced(steps, EVALUATED), Rules())) != []

@@ -1,0 +1,66 @@
+"""Reading the shell that agents write: what is run, and what is written."""
+
+import pytest
+
+from houston_daemon.supervision.rules import shell
+
+SCRIPTS: dict[str, tuple[str, list[str]]] = {
+    "python": ("python3 -u scripts/infer.py --k 1", ["scripts/infer.py"]),
+    "itself": ("./run.sh a b", ["run.sh"]),
+    "after cd": ("cd scripts && python ./infer.py", ["scripts/infer.py"]),
+    "absolute": ("python /workspace/scripts/infer.py", ["scripts/infer.py"]),
+    "in the background": ("nohup bash run.sh > log 2>&1 &", ["run.sh"]),
+    "with time": ("timeout -k 5 3h python train.py | tee log", ["train.py"]),
+    "with variables": ("A=1 B='x y' python train.py", ["train.py"]),
+    "a launcher": ("torchrun --nproc_per_node=8 train.py --x y.sh", ["train.py"]),
+    "accelerate": ("accelerate launch --config c.yaml src/train.py", ["src/train.py"]),
+    "a module": ("python -m pkg.train --x", ["pkg/train.py"]),
+    "of a shell": ('bash -c "cd a; python b.py"', ["a/b.py"]),
+    "several": ("python a.py; python b.py || sh c.sh", ["a.py", "b.py", "c.sh"]),
+    "in a loop": ("for i in 1 2; do python a.py $i; done", ["a.py"]),
+    "in words only": ("echo 'python a.py'", []),
+    "in a comment": ("ls # python a.py\nwc a.py", []),
+    "shown": ("cat a.py | head; grep x a.py", []),
+    "an open quote": ("python a.py 'x", ["a.py"]),
+    "nothing": ("", []),
+}
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_which_scripts_run(case: str) -> None:
+    command, expected = SCRIPTS[case]
+    assert [one.script for one in shell.read(command).simple if one.script] == expected
+
+
+def test_variables_hold_for_a_program_or_from_their_export_on() -> None:
+    found = shell.read("X=1 python a.py; export Y=2; python b.py").simple
+    by = {one.script: dict(one.environment) for one in found if one.script}
+    assert by == {"a.py": {"X": "1"}, "b.py": {"Y": "2"}}
+
+
+def test_files_of_here_documents() -> None:
+    one = shell.read(
+        "mkdir -p d && cat > d/a.py <<'EOF'\nx = 1\nEOF\ncat >> log.txt <<E\nhi\nE\nls"
+    )
+    assert one.texts == (("d/a.py", "x = 1\n", False), ("log.txt", "hi\n", True))
+    assert [each.program for each in one.simple] == ["mkdir", "cat", "cat", "ls"]
+    (python,) = shell.read("python - <<EOF\nprint(1)\nEOF").simple
+    assert python.inline == "print(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "views"),
+    [("cat a | grep -n x", True), ("sed -n 1,5p a", True), ("sed -i s/a/b/ a", False),
+     ("ls; python a.py", False), ("cat > a <<E\nx\nE", False)],
+)  # fmt: skip
+def test_what_only_shows(command: str, views: bool) -> None:
+    assert shell.read(command).views is views
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [("a.py", "./a.py", True), ("/workspace/s/a.py", "s/a.py", True), ("a.py", "s/a.py", True),
+     ("s/a.py", "t/a.py", False), ("ba.py", "a.py", False)],
+)  # fmt: skip
+def test_paths_of_one_file(one: str, other: str, expected: bool) -> None:
+    assert shell.same(one, other) is expected

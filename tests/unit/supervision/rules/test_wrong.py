@@ -1,0 +1,106 @@
+"""Steps that went wrong: which observations are errors, and which only look like it."""
+
+from typing import Any
+
+import pytest
+
+from houston_daemon.supervision.rules import wrong
+from houston_shared.task_rules import Rules
+from tests.support.traced import (
+    Step,
+    Steps,
+    begin,
+    call,
+    create,
+    edit,
+    finish,
+    kill,
+    output,
+    run,
+    sleep,
+    traced,
+)
+
+TRACE = (
+    "Traceback (most recent call last):\n  File \"/workspace/a.py\", line 3, in f\nKeyError: 'x'"
+)
+SYNTAX = "  File \"/workspace/a.py\", line 2\n    if x\n        ^\nSyntaxError: expected ':'"
+BAD_ARGUMENT = call("open_file", "error", "Error: unknown", False, error="no argument `pth`")
+
+ERRORS: dict[str, tuple[Steps, dict[str, Any], dict[int, str]]] = {
+    "a call failed": ([run("make", "no rule", 2)], {}, {1: "exit code 2"}),
+    "another call of the step failed": ([(run("ls"), run("make", code=2))], {}, {1: "make"}),
+    "a traceback is its last line": ([run("python a.py", TRACE, 1)], {}, {1: "KeyError: 'x'"}),
+    "a traceback behind a pipe": ([run("python a.py 2>&1 | tee l", TRACE)], {}, {1: "KeyError"}),
+    "no such command": ([run("foo; ls", "bash: line 1: foo: command not found")], {}, {1: "foo"}),
+    "a tool said no": ([call("open_file", "error", "Error: no file", False)], {}, {1: "no file"}),
+    "left running, it failed later": (
+        [begin("python train.py"), sleep(), output(TRACE, False, 1)], {},
+        {1: "it was left running and ended with exit code 1 (step 3)"}),
+    "left running and found by its status": (
+        [begin("python train.py"), call("get_session_status", "status", session_id="main",
+                                        running=False, exit_code=3, _session_id="main")], {},
+        {1: "exit code 3 (step 2)"}),
+    "a pattern of the task": (
+        [run("x", "CUDA out of memory")], {"error_patterns": ("^CUDA out.*",)},
+        {1: "CUDA out of memory"}),
+    "even where patience is right": ([(sleep(), run("make", code=2))], {}, {1: "make"}),
+    "all went well": ([run("make"), output("fine"), finish()], {}, {}),
+    "grep found nothing": ([run("cat a | grep -c x", "", 1)], {}, {}),
+    "diff found something": ([run("cd b && diff a b", "< 1", 1)], {}, {}),
+    "grep itself failed": ([run("grep x nofile", "No such file", 2)], {}, {1: "exit code 2"}),
+    "another's traceback is read": ([run("tail -n 5 log.txt", TRACE)], {}, {}),
+    "looking at a session that failed": ([output(TRACE, False, 1)], {}, {}),
+    "left running, it goes on": ([begin("python train.py"), output("loss 1")], {}, {}),
+    "left running, it ended well": ([begin("python train.py"), output("", False, 0)], {}, {}),
+    "left running and ended by the agent": (
+        [begin("python train.py"), kill(), output("", False, 137)], {}, {}),
+    "cut short by a crash of the daemon": (
+        [call("run_command", "interrupted", "Interrupted", False)], {}, {}),
+    "a person's word came first": ([call("sleep", "interrupted", "[not run]", True)], {}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_in_the_observation(case: str) -> None:
+    steps, settings, expected = ERRORS[case]
+    said = dict(wrong.error_observation(traced(steps), Rules(**settings)))
+    assert said.keys() == expected.keys()
+    assert all(words in said[step] for step, words in expected.items()), said
+
+
+NULLS: dict[str, tuple[Steps, dict[int, str]]] = {
+    "nothing could be read": ([Step(malformed="no JSON")], {1: "no action: no JSON"}),
+    "no call": ([Step()], {1: "no action"}),
+    "a wrong argument": ([BAD_ARGUMENT], {1: "open_file cannot be run: no argument `pth`"}),
+    "a person stopped its sample": ([Step(malformed="cut", reason="interrupted")], {}),
+    "it thinks": ([call("think")], {}),
+    "it acts": ([run("ls")], {}),
+}
+
+
+@pytest.mark.parametrize("case", NULLS)
+def test_no_action(case: str) -> None:
+    steps, expected = NULLS[case]
+    assert dict(wrong.null_action(traced(steps), Rules())) == expected
+
+
+BROKEN: dict[str, tuple[Steps, dict[int, str]]] = {
+    "written wrongly, run later": (
+        [create("a.py"), run("ls"), run("python a.py", SYNTAX, 1)], {1: "in step 3: SyntaxError"}),
+    "it was the edit": ([create("a.py"), edit("a.py"), run("python a.py", SYNTAX, 1)],
+                        {2: "a.py could not be parsed"}),
+    "by a here-document": ([run("cat > a.py <<'E'\nif x\nE"), run("python a.py", SYNTAX, 1)],
+                           {1: "a.py"}),
+    "another file is broken": ([create("b.py"), run("python a.py", SYNTAX, 1)], {}),
+    "it raised": ([create("a.py"), run("python a.py", TRACE, 1)], {}),
+    "the log of another is read": ([create("a.py"), run("cat log", SYNTAX)], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_file_that_cannot_be_parsed(case: str) -> None:
+    steps, expected = BROKEN[case]
+    said = dict(wrong.broken_file(traced(steps), Rules()))
+    assert said.keys() == expected.keys()
+    assert all(words in said[step] for step, words in expected.items()), said
