@@ -77,7 +77,7 @@ class _Made:
         ]:
             found += self._entry(entry, said, by_step, name)
         weight = weigh_summary(Answer(sample.finish_reason, ""), self._options)
-        written = Message(role="assistant", content=sample.thought)
+        written = Message(role="assistant", content=sample.thought.strip())
         found.append(ChatMessage(written, fork.step, weight.weight, weight.why))
         return self._row(name, "summary", found)
 

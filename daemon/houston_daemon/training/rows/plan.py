@@ -109,6 +109,8 @@ class Weight(NamedTuple):
     weight: float
     why: str
     by: str
+    elsewhere: bool = False
+    """Whether another rollout's rows train it."""
 
 
 def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
@@ -122,7 +124,7 @@ def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
     given = step.given
     by = given.source if given else ""
     if step.elsewhere:
-        return Weight(0.0, f"trained with rollout {step.elsewhere}", "")
+        return Weight(0.0, f"trained with rollout {step.elsewhere}", "", elsewhere=True)
     if answer.finish_reason == INTERRUPTED:
         return Weight(0.0, _WHY_INTERRUPTED, "")
     if answer.empty:
@@ -150,5 +152,7 @@ def weigh_summary(answer: Answer, options: RowOptions) -> Weight:
 
 
 def again(weight: Weight, row: str) -> Weight:
-    """What a copy of an answer weighs in another row than the one that trains it."""
-    return Weight(0.0, f"trained in row {row}", weight.by) if weight.weight else weight
+    """What a copy of an answer weighs in another row than its own, which has the reason."""
+    if weight.elsewhere:
+        return weight
+    return Weight(0.0, f"{'trained' if weight.weight else 'masked'} in row {row}", "")

@@ -58,7 +58,8 @@ class Rendering:
         """Ids of a summary as the model wrote it."""
         if self.own and sample.token_ids is not None:
             return sample.token_ids
-        return self.tokens.encode(self.renderer.dialect.assistant(sample.thought, ()))
+        text = sample.thought.strip()  # the dialect writes the white space around an answer
+        return self.tokens.encode(self.renderer.dialect.assistant(text, ()))
 
     def stands(self, one: Standing) -> bool:
         """Whether an answer's ids end where its entry says, also where the ledger told them."""

@@ -45,7 +45,8 @@ class Span:
     weight: float
     """1.0 when trained; 0.0 when masked, or when another row trains it."""
     why: str
-    """Why the weight is 0; empty exactly when it is trained."""
+    """Why the weight is 0; empty exactly when it is trained. A copy of an answer that stands in
+    another row too names that row, which has the reason: `trained in row …`, `masked in row …`."""
     logprob_kind: LogprobKind
     """What its log-probabilities are of, where the row has them."""
     guided: bool

@@ -1,0 +1,343 @@
+"""Real rollouts with an engine of the test: the loop, the recorder and the journal are Houston's.
+
+The engine says what a test's turns say, as the ids of a model family, and every text in a rollout
+has a mark of its own, so that what is trained can be told apart by reading it.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from houston_daemon.dialects.choose import choose_dialect
+from houston_daemon.dialects.protocol import Piece
+from houston_daemon.engines.protocol import FinishReason, Sampled, SampleRequest
+from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.rollout.begin import begin
+from houston_daemon.rollout.clock import ActiveClock
+from houston_daemon.rollout.control import ControlState
+from houston_daemon.rollout.ingest_client import IngestClient
+from houston_daemon.rollout.line import Line
+from houston_daemon.rollout.summary import SECTIONS
+from houston_daemon.rollout.system_prompt import system_prompt
+from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.training.rows.making import chat_rows, token_rows
+from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from houston_shared import wire
+from houston_shared.records import Call, Result
+from houston_shared.store.reader import Reader
+from houston_shared.task import Task, parse_task
+from houston_shared.wire import Branch, GiveVerdicts, JudgedSteps, StoreVerdicts
+from tests.integration.rollout.rig import Rig
+from tests.support.small_tokenizer import small_tokenizer
+
+Ending = Literal["stop", "cut", "full", "malformed", "lost", "interrupt", "letters", "dies"]
+
+
+_WORDS = ["description parameters type object properties string maxLength function finish"] * 20
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model family as a rollout meets it."""
+
+    name: str
+    tokenizer: str
+    reasoning: bool = False
+
+    @property
+    def stop(self) -> str:
+        """What ends an answer with calls."""
+        return choose_dialect(self.name).stop_tokens[0]
+
+    @property
+    def plain_stop(self) -> str:
+        """What ends an answer without calls."""
+        return choose_dialect(self.name).stop_tokens[self.name == "glm45"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the policy does in one step."""
+
+    thought: str
+    calls: tuple[str, ...]
+    """Texts of its calls of `noop`, which come back as results."""
+    ending: Ending = "stop"
+    """`cut`: at the limit of tokens, in its thought. `full`: at the limit, after its calls. Both
+    have no stop token. `malformed`: a text without a call. `lost`: the engine returns no ids.
+    `interrupt`: by a person, after half of it. `letters`: sampled letter by letter, as no tokenizer
+    would. `dies`: the worker dies before the sample is stored; asked again, it is as `stop`."""
+    guidance: tuple[str, ...] = ()
+    """What a person says while it samples."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the engine sampled for one request."""
+
+    prompt: list[int]
+    ids: list[int]
+    text: str
+    """With the stop token, where there is one."""
+
+
+class Marked(NullEnvironment):
+    """What comes back from a call is another text than what was sent."""
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        made = await super().act(call, standing, stop)
+        return replace(made, text=f"O{call.id}o {made.kind} gave this back")
+
+
+class Died(BaseException):
+    """The worker is gone: nothing of the loop catches it."""
+
+
+@dataclass
+class Acting:
+    """An engine that takes and returns token ids, and plays turns."""
+
+    rig: Rig
+    family: Family
+    turns: Sequence[Turn]
+    rollout: str = ""
+    summaries: bool = True
+    """Whether it writes usable summaries."""
+    failing: int = 0
+    """How many tries at each summary fail first."""
+    tries: dict[int, int] = field(default_factory=dict)
+    said: dict[tuple[str, int], Said] = field(default_factory=dict)
+    """By role and step, the newest request."""
+    died: set[int] = field(default_factory=set)
+    name: str = "acting"
+    token_ids: bool = True
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens = Tokens(self.family.tokenizer)
+        self.dialect = choose_dialect(self.family.name, self.family.reasoning)
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        if request.role == "summary":
+            said = list(self.dialect.assistant(self._summary(request.step), ()))
+            return self._sampled(request, said[:-1])
+        done = request.step > len(self.turns)
+        turn = Turn("over", ()) if done else self.turns[request.step - 1]
+        for number, text in enumerate(turn.guidance):
+            self._say(f"g{request.step}-{number}", text, "next")
+        pieces = self._answer(request.step, turn, done)
+        if turn.ending == "dies" and request.step not in self.died:
+            self.died.add(request.step)
+            raise Died
+        if turn.ending == "interrupt":
+            self._say(f"i{request.step}", f"Gi{request.step} stop", "interrupt")
+            await asyncio.wait_for(stop.wait(), 20)
+        return self._sampled(request, pieces, turn.ending)
+
+    def _answer(self, step: int, turn: Turn, done: bool) -> list[Piece]:
+        name = "finish" if done else "noop"
+        texts = turn.calls or (("",) if done else ())
+        calls = [
+            Call(id=f"{step}.{n}", name=name, arguments={} if done else {"text": text})
+            for n, text in enumerate(texts)
+        ]
+        if turn.ending in ("cut", "malformed") or not calls:  # too short for a call, or none
+            return [Piece(turn.thought, False)]
+        said = list(self.dialect.assistant(turn.thought, calls))[:-1]
+        if self.family.reasoning:
+            opened = [Piece("<think>\n", True), Piece(f"R{turn.thought}", False)]
+            said = [*opened, Piece("\n</think>\n\n", True), *said]
+        return said
+
+    def _sampled(
+        self, request: SampleRequest, pieces: Sequence[Piece], ending: Ending = "stop"
+    ) -> Sampled:
+        text = "".join(piece.text for piece in pieces)
+        ids = self.tokens.encode(self._letters(pieces) if ending == "letters" else pieces)
+        reason: FinishReason = "stop"
+        if ending == "interrupt":
+            ids, reason = ids[: max(1, len(ids) // 2)], "interrupted"
+            text = self.tokens.decode(ids)
+        elif ending in ("cut", "full"):
+            reason = "length"
+        else:
+            called = request.role == "policy" and ending != "malformed"
+            closing = self.family.stop if called else self.family.plain_stop
+            ids += self.tokens.encode([Piece(closing, True)])
+        told = self.tokens.decode(ids)
+        self.said[(request.role, request.step)] = Said(list(request.prompt_ids or ()), ids, told)
+        return Sampled(
+            text=text,
+            finish_reason=reason,
+            token_ids=None if ending == "lost" else tuple(ids),
+            logprobs=None if ending == "lost" else tuple(-(n + 1) / 1000 for n in range(len(ids))),
+            logprob_kind="none" if ending == "lost" else "policy",
+            prompt_ids=request.prompt_ids,
+            parameters={},
+        )
+
+    def _letters(self, pieces: Sequence[Piece]) -> list[Piece]:
+        return [
+            part
+            for piece in pieces
+            for part in ([piece] if piece.template else [Piece(c, False) for c in piece.text])
+        ]
+
+    def _summary(self, step: int) -> str:
+        self.tries[step] = self.tries.get(step, 0) + 1
+        if not self.summaries or self.tries[step] <= self.failing:
+            return "I would rather not."
+        return json.dumps({key: f"S{step}{key[:2]} text" for key in SECTIONS})
+
+    def _say(self, id: str, text: str, mode: Any) -> None:
+        guide = wire.Guide(id=f"{self.rollout}{id}", rollout=self.rollout, text=text, mode=mode)
+        self.rig.ask(guide)
+
+    async def ready(self) -> None:
+        """Always."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass
+class Played:
+    """A rollout that was played, and the engine that was asked."""
+
+    id: str
+    engine: Acting
+
+
+class Stage:
+    """A home, its recorder, and rollouts that run in this process."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self._number = 0
+
+    def play(
+        self,
+        family: Family,
+        turns: Sequence[Turn],
+        *,
+        context: int = 100_000,
+        strip: bool = False,
+        summaries: bool = True,
+        failing: int = 0,
+        budget: str = "",
+        top: str = "",
+    ) -> Played:
+        """Run a rollout to its end. context: tokens after which it forks."""
+        self._number += 1
+        task = (
+            f"{top}\n[sampling]\nthoughts = '{'strip' if strip else 'keep'}'\n"
+            f"reasoning = {str(family.reasoning).lower()}\n"
+            f"[budget]\nsteps = {len(turns) + 1}\ncontext_tokens = {context}\n"
+            f"answer_tokens = 64\nobservation_tokens = 300\n{budget}"
+        )
+        settings = {
+            "kind": "token",
+            "url": "http://nobody",
+            "tokenizer": family.tokenizer,
+            "dialect": family.name,
+        }
+        rollout = self.rig.rollout(settings=settings, task=task, name=f"t{self._number}")
+        played = Played(rollout, Acting(self.rig, family, turns, rollout, summaries, failing))
+        self.go_on(played)
+        return played
+
+    def branch(self, parent: Played, step: int, turns: Sequence[Turn]) -> Played:
+        """Run a branch that begins after a step; its turns are those of its own steps."""
+        self._number += 1
+        done = self.rig.ask(Branch(request=f"branch-{self._number}", rollout=parent.id, step=step))
+        all_turns = [*parent.engine.turns[:step], *turns]
+        engine = Acting(self.rig, parent.engine.family, all_turns, done.rollouts[0])
+        played = Played(done.rollouts[0], engine)
+        self.go_on(played)
+        return played
+
+    def go_on(self, played: Played) -> None:
+        """Run to the end, with a new worker where one dies."""
+        while True:
+            try:
+                asyncio.run(self._run(played))
+            except Died:
+                self.rig.recorder.worker_ended(played.id, self._lease, "")
+            else:
+                return
+
+    async def _run(self, played: Played) -> None:
+        assignment = self.rig.recorder.assign(played.id)
+        self._lease = assignment.lease
+        client = IngestClient(self.rig.home.socket("ingest"), ControlState())
+        try:
+            hello = wire.Hello(rollout=played.id, lease=assignment.lease, pid=1)
+            welcome = await client.ask(hello, wire.Welcome)
+            control = client._control
+            control.update(welcome.control)
+            line = Line(
+                client, control, ActiveClock(welcome.active_us), played.id, assignment.lease
+            )
+            settings = welcome.spec.engine_settings
+            environment = Marked(parse_task(welcome.spec.task))
+            made = await begin(line, welcome, played.engine, settings, environment)
+            beating = asyncio.create_task(line.beat())
+            try:
+                await made.run()
+            finally:
+                beating.cancel()
+        finally:
+            await client.close()
+
+    def judge(self, rollout: str, step: int, verdict: Any, source: str = "human") -> None:
+        """A verdict on one step."""
+        self._number += 1
+        steps = (JudgedSteps(first=step, last=step, verdict=verdict, reason=f"because {step}"),)
+        request = f"verdict-{self._number}"
+        if source == "human":
+            self.rig.ask(GiveVerdicts(request=request, rollout=rollout, steps=steps))
+            return
+        by = "rules" if source == "rule" else "judge:test"
+        self.rig.ask(
+            StoreVerdicts(request=request, rollout=rollout, source=source, by=by, steps=steps)
+        )
+
+    def rows(
+        self, played: Played, options: RowOptions | None = None, beside: Sequence[str] = ()
+    ) -> list[Row]:
+        """Rows of a rollout."""
+        with Reader(self.rig.home) as reader:
+            return list(token_rows(reader, played.id, options or RowOptions(), beside))
+
+    def chats(
+        self, played: Played, options: RowOptions | None = None, beside: Sequence[str] = ()
+    ) -> list[ChatRow]:
+        """Chat rows of a rollout."""
+        with Reader(self.rig.home) as reader:
+            return list(chat_rows(reader, played.id, options or RowOptions(), beside))
+
+
+def copied(tokenizer: str, folder: Path) -> str:
+    """The same tokenizer in a file with other bytes: what is rendered with it is rendered anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "tokenizer.json"
+    path.write_text(Path(tokenizer).read_text() + "\n")
+    return str(path)
+
+
+def families(folder: Path) -> dict[str, Family]:
+    """Three families on small tokenizers that were trained on what agents are told."""
+    head = system_prompt(Task(name="probe"))
+    words = "thought calls name noop arguments text O1.0o noop gave this back active left steps"
+    file = small_tokenizer(folder, [head, *[words] * 20, *_WORDS], 1_000)
+    return {
+        "chatml": Family("chatml-json", file),
+        "qwen3": Family("qwen3", file, reasoning=True),
+        "glm45": Family("glm45", file),
+    }

@@ -1,0 +1,197 @@
+"""The proofs: whatever happens in a rollout, exactly the kept answers are trained, each once, in
+the context that it was sampled in.
+
+Held against what the engine was sent and said, as the engine remembers it: no row, no ledger and no
+renderer has a part in what is expected here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.training.rows.row import Row, RowOptions, truncated
+from tests.training.rows.stage import Family, Played, Stage, Turn
+
+MARKS = re.compile(r"[TAORGS]\d+(?:\.\d+)?[a-z]")
+ENDINGS = ["stop"] * 5 + ["letters", "cut", "full", "malformed", "lost", "interrupt", "dies"]
+VERDICTS: list[tuple[tuple[str, str], ...]] = [
+    (),
+    (),
+    (),
+    (("human", "mask"),),
+    (("human", "keep"),),
+    (("judge", "mask"),),
+    (("rule", "mask"),),
+    (("rule", "mask"), ("judge", "keep")),
+    (("judge", "mask"), ("human", "keep")),
+]
+SHORT = 1_000
+"""Tokens of a context that is forked every few steps."""
+
+
+def turn(number: int, ending: str = "stop", calls: int = 1, guidance: int = 0) -> Turn:
+    """A turn in which every text has a mark with its number."""
+    return Turn(
+        f"T{number}t thinks of it",
+        tuple(f"A{number}.{n}a goes on" for n in range(calls)),
+        ending,  # type: ignore[arg-type]
+        tuple(f"G{number}.{n}g mind this" for n in range(guidance)),
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Turn], list[tuple[tuple[str, str], ...]]]:
+    """Turns of a rollout, and what is said of its steps."""
+    count = draw(st.integers(2, 9))
+    turns = [
+        turn(
+            number,
+            draw(st.sampled_from(ENDINGS)),
+            draw(st.integers(1, 3)),
+            draw(st.sampled_from([0, 0, 0, 1, 2])),
+        )
+        for number in range(1, count + 1)
+    ]
+    return turns, [draw(st.sampled_from(VERDICTS)) for _ in turns]
+
+
+def kept(one: Turn, said: Sequence[tuple[str, str]]) -> bool:
+    """Whether a step is trained, as docs/rows.md says it."""
+    by = dict(said)
+    word = by.get("human") or by.get("judge") or by.get("rule")
+    if one.ending == "interrupt" or word == "mask":
+        return False
+    if one.ending in ("cut", "full"):
+        return by.get("human") == "keep"
+    return word == "keep" or one.ending != "malformed"
+
+
+def prove(played: Played, rows: list[Row], trained: set[int]) -> None:
+    """That the rows train the answers of these steps, and the summaries that were used.
+
+    trained: numbers of steps; those that the engine lost the ids of must not be among them.
+    """
+    engine = played.engine
+    tokens = Tokens(engine.family.tokenizer)
+    seen: Counter[tuple[int, int]] = Counter()
+    answered: set[tuple[str, int]] = set()
+    for row in rows:
+        weights = row.weights()
+        outside = [1] * len(weights)
+        for span in row.spans:
+            outside[span.start : span.end] = [0] * (span.end - span.start)
+            if not span.weight:
+                assert span.why
+                continue
+            said = engine.said[(span.role, span.step)]
+            assert list(row.token_ids[: span.start]) == said.prompt, "sampled in this very context"
+            assert list(row.token_ids[span.start : span.end]) == said.ids, "as it was sampled"
+            assert tokens.decode(row.token_ids[span.start : span.end]) == said.text
+            answered.add((span.role, span.step))
+            seen.update((span.sample_seq, offset) for offset in range(span.end - span.start))
+        assert not any(w for w, out in zip(weights, outside, strict=True) if out)
+        for text in pieces(tokens, row, trained=True):
+            marks = MARKS.findall(text)
+            assert not [one for one in marks if one[0] in "OG"], "no observation, no guidance"
+            assert "<real_user>" not in text
+            assert row.kind == "summary" or not [one for one in marks if one[0] == "S"]
+    assert max(seen.values(), default=0) <= 1, "no sampled token is trained twice"
+    assert {step for role, step in answered if role == "policy"} == trained
+    words = [
+        m for row in rows for text in pieces(tokens, row, trained=True) for m in marks_of(text)
+    ]
+    assert all(count == 1 for count in Counter(words).values())
+    assert {int(one[1:-1]) for one in words if one[0] == "T"} == trained
+
+
+def marks_of(text: str) -> set[str]:
+    return {mark for mark in MARKS.findall(text) if mark[0] in "TA"}
+
+
+def pieces(tokens: Tokens, row: Row, trained: bool) -> list[str]:
+    """The texts of all stretches with, or without, a weight: read from weights alone."""
+    found: list[list[int]] = []
+    last = not trained
+    for token, weight in zip(row.token_ids, row.weights(), strict=True):
+        now = weight > 0
+        if now == trained:
+            if last != trained:
+                found.append([])
+            found[-1].append(token)
+        last = now
+    return [tokens.decode(one) for one in found]
+
+
+slow = settings(
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@slow
+@given(
+    history=histories(),
+    name=st.sampled_from(["chatml", "qwen3", "glm45"]),
+    context=st.sampled_from([100_000, SHORT]),
+)
+def test_exactly_the_kept_answers_are_trained(
+    stage: Stage,
+    family: dict[str, Family],
+    history: tuple[list[Turn], list[tuple[tuple[str, str], ...]]],
+    name: str,
+    context: int,
+) -> None:
+    turns, verdicts = history
+    played = stage.play(family[name], turns, context=context)
+    for number, said in enumerate(verdicts, 1):
+        for source, verdict in said:
+            stage.judge(played.id, number, verdict, source)
+    given_by = [*verdicts, ()]
+    all_turns = [*turns, turn(len(turns) + 1)]
+    wanted = {
+        number
+        for number, (one, said) in enumerate(zip(all_turns, given_by, strict=True), 1)
+        if kept(one, said) and one.ending != "lost"
+    }
+    # The last one finishes, and its texts have no marks.
+    rows = stage.rows(played)
+    prove_all(played, rows, wanted, len(all_turns))
+    again = stage.rows(played)
+    assert again == rows, "the same rows after every export"
+    for row in rows:
+        for length in (0, 1, len(row.token_ids) // 2, len(row.token_ids) - 1):
+            cut = truncated(row, length)
+            assert list(cut.weights()) == list(row.weights()[:length])
+    everything = stage.rows(played, RowOptions(masking=False))
+    unmasked = {
+        number for number, one in enumerate(all_turns, 1) if one.ending not in ("interrupt", "lost")
+    }
+    prove_all(played, everything, unmasked, len(all_turns))
+
+
+def prove_all(played: Played, rows: list[Row], wanted: set[int], last: int) -> None:
+    """`prove`, where the last step finishes and has no mark."""
+    trained = {s.step for row in rows for s in row.spans if s.weight and s.role == "policy"}
+    assert trained == wanted
+    marked = [
+        row
+        if row.kind == "summary"
+        else truncated(row, row.spans[-1].start)
+        if row.spans and row.spans[-1].step == last
+        else row
+        for row in rows
+    ]
+    prove(played, marked, wanted - {last})
+    summaries = [row for row in rows if row.kind == "summary"]
+    used = played.engine.rig.query(
+        "SELECT step, sample_seq FROM forks WHERE rollout = ? AND mechanical = 0", played.id
+    )
+    assert [row.spans[-1].sample_seq for row in summaries] == [seq for _, seq in used]
+    for row in summaries:
+        assert [span.role for span in row.spans if span.weight] == ["summary"]

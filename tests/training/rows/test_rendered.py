@@ -1,0 +1,202 @@
+"""Rows that a dialect renders: equal to the ledger's where nothing drifted, and thought-free."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from tests.training.rows.stage import Family, Played, Stage, Turn, copied
+from tests.training.rows.test_proofs import MARKS, pieces, turn
+
+TURNS = [turn(n, calls=1 + n % 2, guidance=n % 3 == 0) for n in range(1, 11)]
+LONG, SHORT = 100_000, 1_300
+
+
+def same(one: Row, other: Row) -> None:
+    """The same tokens, and the same of them trained."""
+    assert one.id == other.id
+    assert one.token_ids == other.token_ids
+    assert one.weights() == other.weights()
+    assert one.labels() == other.labels()
+    spans = [(s.start, s.end, s.step, s.weight, s.why) for s in one.spans]
+    assert spans == [(s.start, s.end, s.step, s.weight, s.why) for s in other.spans]
+
+
+@pytest.mark.parametrize("context", [LONG, SHORT], ids=["one context", "forks"])
+@pytest.mark.parametrize("name", ["chatml", "hermes", "glm45"])
+def test_rendered_rows_are_the_ledgers_where_nothing_drifted(
+    stage: Stage, family: dict[str, Family], tmp_path: Path, name: str, context: int
+) -> None:
+    mine = Family("hermes", family["chatml"].tokenizer) if name == "hermes" else family[name]
+    played = stage.play(mine, TURNS, context=context)
+    stage.judge(played.id, 4, "mask", "judge")
+    exact = stage.rows(played)
+    anew = stage.rows(played, RowOptions(tokenizer=copied(mine.tokenizer, tmp_path)))
+    assert {row.source for row in exact} == {"ledger"}
+    assert {row.source for row in anew} == {"rendered"}
+    assert len(exact) == len(anew) > (4 if context == SHORT else 0)
+    for one, other in zip(exact, anew, strict=True):
+        same(one, other)
+        assert not other.logprobs, "nobody sampled a rendered token"
+        assert {span.logprob_kind for span in other.spans} == {"none"}
+
+
+def test_the_same_tokenizer_by_another_path_is_no_reason_to_render(
+    stage: Stage, family: dict[str, Family], tmp_path: Path
+) -> None:
+    played = stage.play(family["chatml"], TURNS[:2])
+    (tmp_path / "tokenizer.json").write_text(Path(family["chatml"].tokenizer).read_text())
+    options = RowOptions(tokenizer=str(tmp_path), dialect="chatml-json")
+    assert {row.source for row in stage.rows(played, options)} == {"ledger"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "stop"),
+    [("glm45", "<|observation|>"), ("chatml-json", "<|im_end|>"), ("qwen3", "<|im_end|>")],
+)
+def test_another_family_trains_its_own_form_and_stop_token(
+    stage: Stage, family: dict[str, Family], dialect: str, stop: str
+) -> None:
+    """A policy that was sampled by one family, for a student of another."""
+    teacher = family["glm45" if dialect != "glm45" else "chatml"]
+    played = stage.play(teacher, TURNS, context=SHORT)
+    (mask, *_) = [4]
+    stage.judge(played.id, mask, "mask")
+    rows = stage.rows(played, RowOptions(dialect=dialect))
+    tokens = Tokens(teacher.tokenizer)
+    texts = [text for row in rows if row.kind == "react" for text in pieces(tokens, row, True)]
+    assert all(text.endswith(stop) for text in texts)
+    assert all(text.count(stop) == 1 for text in texts)
+    marks = [mark for text in texts for mark in MARKS.findall(text)]
+    wanted = [m for n, t in enumerate(TURNS, 1) if n != mask for m in (f"T{n}t", *named(t))]
+    assert sorted(marks) == sorted(wanted), "thought and calls, each once, and nothing else"
+    assert {row.dialect for row in rows} == {dialect}
+
+
+def named(one: Turn) -> list[str]:
+    return [mark for text in one.calls for mark in MARKS.findall(text)]
+
+
+@pytest.mark.parametrize("context", [LONG, SHORT], ids=["one context", "forks"])
+@pytest.mark.parametrize("name", ["chatml", "qwen3", "glm45"])
+def test_a_rollout_without_thoughts_trains_its_actions(
+    stage: Stage, family: dict[str, Family], name: str, context: int
+) -> None:
+    turns = [*TURNS[:5], turn(6, "malformed"), *TURNS[6:]]
+    played = stage.play(family[name], turns, context=context, strip=True)
+    rows = stage.rows(played)
+    tokens = Tokens(family[name].tokenizer)
+    react = [row for row in rows if row.kind == "react"]
+    for row in react:
+        text = tokens.decode(row.token_ids)
+        assert set(re.findall(r"[TR]\d+t", text)) <= {"T6t", "R6t"}, "thoughts are left out"
+        for said in pieces(tokens, row, True):
+            assert {mark[0] for mark in MARKS.findall(said)} <= {"A"}
+    trained = [s.step for row in react for s in row.spans if s.weight]
+    assert sorted(trained) == [n for n in range(1, 12) if n != 6]
+    sent(played, rows)
+
+
+def sent(played: Played, rows: list[Row]) -> None:
+    """What stands before an answer is what the engine was sent, where it was sampled there."""
+    context = {row.context: row for row in rows if row.kind == "react"}
+    for row in context.values():
+        for span in row.spans:
+            said = played.engine.said[("policy", span.step)]
+            if " in row " not in span.why:
+                assert list(row.token_ids[: span.start]) == said.prompt
+    for row in rows:
+        if row.kind == "summary":
+            assert row.source == "ledger"
+            last = row.spans[-1]
+            said = played.engine.said[("summary", last.step)]
+            assert list(row.token_ids) == said.prompt + said.ids
+
+
+def test_thoughts_can_be_left_out_of_a_rollout_that_kept_them(
+    stage: Stage, family: dict[str, Family]
+) -> None:
+    played = stage.play(family["qwen3"], TURNS, context=SHORT)
+    rows = stage.rows(played, RowOptions(thoughts="strip"))
+    tokens = Tokens(family["qwen3"].tokenizer)
+    for row in rows:
+        if row.kind == "react":
+            assert not re.findall(r"[TR]\d+t", tokens.decode(row.token_ids))
+    trained = [s.step for row in rows for s in row.spans if s.weight and s.role == "policy"]
+    assert sorted(trained) == list(range(1, 12))
+    heads = {tuple(row.token_ids[: row.spans[0].start][:200]) for row in rows}
+    assert len(heads) == 1, "the head is that of the rollout"
+
+
+def test_a_changed_dialect_never_trains_what_it_cannot_place(
+    stage: Stage, family: dict[str, Family], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from houston_daemon.dialects import glm45
+
+    played = stage.play(family["glm45"], TURNS[:4], strip=True)
+    before = glm45.Glm45.assistant
+
+    def otherwise(self: Any, thought: str, calls: Any) -> Any:
+        return [glm45.content("changed "), *before(self, thought, calls)]
+
+    monkeypatch.setattr(glm45.Glm45, "assistant", otherwise)
+    (row,) = stage.rows(played)
+    *told, last = row.spans
+    assert {span.weight for span in told} == {0.0}
+    assert all("other ids" in span.why for span in told)
+    assert last.weight == 1, "nobody was sent the last answer: it is written as it is now"
+
+
+@pytest.mark.parametrize("context", [LONG, SHORT], ids=["one context", "forks"])
+@pytest.mark.parametrize("strip", [False, True], ids=["thoughts", "stripped"])
+def test_chat_rows_are_the_same_rows(
+    stage: Stage, family: dict[str, Family], strip: bool, context: int
+) -> None:
+    turns = [*TURNS[:3], turn(4, "interrupt"), turn(5, "malformed"), turn(6, "cut"), *TURNS[6:]]
+    played = stage.play(family["glm45"], turns, context=context, strip=strip)
+    stage.judge(played.id, 2, "mask", "rule")
+    rows, chats = stage.rows(played), stage.chats(played)
+    assert [row.id for row in chats] == [row.id for row in rows]
+    for row, chat in zip(rows, chats, strict=True):
+        answers = [one for one in chat.messages if one.message.role == "assistant" and one.step]
+        spans = [(s.step, s.weight, s.why, s.by) for s in row.spans]
+        if row.kind == "react" or not strip:
+            assert [(a.step, a.weight, a.why, a.by) for a in answers] == spans
+        read(chat, strip)
+        assert chat.messages[-1].message.role == "assistant", "it ends with an answer"
+
+
+def read(chat: ChatRow, strip: bool) -> None:
+    """What a chat row says, and where."""
+    assert [one.message.role for one in chat.messages[:2]] == ["system", "user"]
+    assert [tool["function"]["name"] for tool in chat.tools] == ["noop", "finish"]
+    open_calls: list[str] = []
+    for one in chat.messages[2:]:
+        message = one.message
+        if message.role == "assistant":
+            assert not open_calls, "every call has its result before the next answer"
+            open_calls = [call.id for call in message.calls]
+            assert all(isinstance(call.arguments, dict) for call in message.calls)
+            assert "<real_user>" not in message.content
+            if strip and message.calls:
+                assert not message.content
+        elif message.role == "tool":
+            assert message.call_id == open_calls.pop(0)
+        for mark in re.findall(r"<real_user>(.*?)</real_user>", message.content):
+            assert message.role in ("tool", "user")
+            assert re.match(r"G", mark), "guidance stays inside the observation"
+
+
+def test_another_familys_empty_answer_is_not_trained(
+    stage: Stage, family: dict[str, Family]
+) -> None:
+    played = stage.play(family["glm45"], [turn(1), Turn("", (), "malformed"), turn(3)])
+    stage.judge(played.id, 2, "keep")
+    (row,) = stage.rows(played)
+    assert [s.step for s in row.spans if s.weight] == [1, 2, 3, 4], "its stop token was sampled"
+    (chat,) = stage.chats(played)
+    (empty,) = [one for one in chat.messages if one.step == 2 and one.message.role == "assistant"]
+    assert (empty.weight, empty.why) == (0.0, "the answer is empty")

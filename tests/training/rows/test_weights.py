@@ -1,0 +1,101 @@
+"""What one answer weighs: every rule of docs/rows.md as a named scenario."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from houston_daemon.training.rows.plan import Answer, PlannedStep, again, weigh, weigh_summary
+from houston_daemon.training.rows.row import RowOptions
+from houston_shared.store.queries.steps import StepRow
+from houston_shared.store.queries.verdicts import Given
+
+ROW = StepRow(
+    rollout="r", step=3, attempt=1, current=1, sample_seq=9, observation_seq=10, last_seq=10,
+    policy="", drift="clean", tools="", calls=1, errors=0, guided=0, attention="", score=None,
+    snapshot="", started_at=0, closed_at=1, active_us=0,
+)  # fmt: skip
+GOOD = Answer("stop", "")
+
+
+def step(source: str = "", verdict: str = "keep", elsewhere: str = "") -> PlannedStep:
+    given = Given(3, 1, source, verdict, "ada", "it failed", 0, 8) if source else None  # type: ignore[arg-type]
+    return PlannedStep(ROW, given, elsewhere)
+
+
+DEFAULT = RowOptions()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario."""
+
+    name: str
+    step: PlannedStep
+    answer: Answer
+    weight: float
+    why: str = ""
+    options: RowOptions = DEFAULT
+
+
+PAPER = RowOptions(masking=False)
+STRICT = RowOptions(unjudged="mask")
+WHOLE = RowOptions(cut="keep")
+CUT = Answer("length", "")
+EMPTY = Answer("stop", "", empty=True)
+NO_CALL = Answer("stop", "it has no call")
+STOPPED = Answer("interrupted", "interrupted by a person")
+
+CASES = [
+    Case("nobody judged it", step(), GOOD, 1),
+    Case("nobody judged it, and only judged steps count", step(), GOOD, 0, "not judged", STRICT),
+    Case("a person keeps it", step("human"), GOOD, 1, options=STRICT),
+    Case("a person masks it", step("human", "mask"), GOOD, 0, "mask: human it failed"),
+    Case("a rule masks it", step("rule", "mask"), GOOD, 0, "mask: rule it failed"),
+    Case("a judge masks it", step("judge", "mask"), GOOD, 0, "mask: judge it failed"),
+    Case("no action", step(), NO_CALL, 0, "no action: it has no call"),
+    Case("no action, kept by a judge", step("judge"), NO_CALL, 1),
+    Case("cut", step(), CUT, 0, "cut at its limit"),
+    Case("cut, and a judge keeps the decision", step("judge"), CUT, 0, "cut at its limit"),
+    Case("cut, and a person keeps it", step("human"), CUT, 1),
+    Case("cut, where cuts are trained", step(), CUT, 1, options=WHOLE),
+    Case("cut and masked: the verdict is the reason", step("rule", "mask"), CUT, 0, "mask: rule"),
+    Case("interrupted", step(), STOPPED, 0, "interrupted"),
+    Case("interrupted, kept by a person", step("human"), STOPPED, 0, "interrupted"),
+    Case("interrupted, without masking", step(), STOPPED, 0, "interrupted", PAPER),
+    Case("masked, without masking", step("human", "mask"), GOOD, 1, options=PAPER),
+    Case("no action, without masking", step(), NO_CALL, 1, options=PAPER),
+    Case("cut, without masking", step(), CUT, 1, options=PAPER),
+    Case("of a parent", step("human", elsewhere="p"), GOOD, 0, "trained with rollout p"),
+    Case("of a parent, without masking", step(elsewhere="p"), GOOD, 0, "trained with", PAPER),
+    Case("nothing was said", step("human"), EMPTY, 0, "the answer is empty"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_an_answer_weighs(case: Case) -> None:
+    found = weigh(case.step, case.answer, case.options)
+    assert found.weight == case.weight
+    assert found.why.startswith(case.why)
+    assert bool(found.why) == (case.weight == 0), "a reason exactly when it is not trained"
+
+
+def test_whose_verdict_it_was_is_told() -> None:
+    assert weigh(step("judge", "mask"), GOOD, RowOptions()).by == "judge"
+    assert weigh(step("human"), GOOD, RowOptions()).by == "human"
+    assert weigh(step(), GOOD, RowOptions()).by == ""
+    assert weigh(step("judge"), STOPPED, RowOptions()).by == "", "no verdict counts there"
+
+
+def test_a_copy_weighs_nothing_and_names_its_row() -> None:
+    kept = weigh(step("human"), GOOD, RowOptions())
+    assert again(kept, "r/0.0")[:3] == (0.0, "trained in row r/0.0", "")
+    masked = weigh(step("human", "mask"), GOOD, RowOptions())
+    assert again(masked, "r/0.0")[:3] == (0.0, "masked in row r/0.0", "")
+    other = weigh(step(elsewhere="p"), GOOD, RowOptions())
+    assert again(other, "r/0.0").why == "trained with rollout p", "it has no row here"
+
+
+def test_a_summary_is_trained_unless_it_was_cut() -> None:
+    assert weigh_summary(GOOD, RowOptions()).weight == 1
+    assert weigh_summary(CUT, RowOptions()).weight == 0
+    assert weigh_summary(CUT, replace(WHOLE)).weight == 1
