@@ -43,7 +43,7 @@ _CONDITION = re.compile(
     r"\b(?:until|unless|if|when|while|before|after|except|without|only|more\s+than)\b", re.I
 )
 _ENDS = re.compile(
-    r"\s*(?:,|\b(?:and|or|but|instead|because|since|any\s*more|again|at\s+all|please)\b|[:)(]|--|—).*",
+    r"\s*(?:,|\b(?:and|or|but|instead|because|since|any\s*more|again|now|then|at\s+all|please)\b|[:)(]|--|—).*",
     re.I | re.S,
 )
 _PURPOSE = re.compile(r"\s+(?:for|to)\s+(?:the\s+)?(?P<what>[a-z]+)\b.*", re.I | re.S)

@@ -127,7 +127,7 @@ def _instead(event: Event, given: dict[str, str], failed: set[str], settings: Ru
     if not _SCRIPT.fullmatch(event.name) or _FOR_TRAINING.search(event.content):
         return ""
     for name, path in given.items():
-        elsewhere = event.name == name and not shell.same(event.path, path)
+        elsewhere = event.name == name and "/" in path and not _there(event.path, path)
         if not elsewhere and (name == event.name or not _variant(event.name, name)):
             continue
         stem = name.rpartition(".")[0]
@@ -137,6 +137,11 @@ def _instead(event: Event, given: dict[str, str], failed: set[str], settings: Ru
         if not uses and name not in failed:
             return path
     return ""
+
+
+def _there(path: str, given: str) -> bool:
+    """Whether a path is that of a given script."""
+    return path == given or path.endswith(f"/{given}")
 
 
 def _variant(name: str, given: str) -> bool:

@@ -120,16 +120,20 @@ def read(command: str) -> Command:
 
 
 def normal(path: str) -> str:
-    """A path in the workspace without `./` and without the workspace's own name."""
-    path = path.removeprefix("/workspace/")
+    """A path in the workspace without `./` and without the workspace's own place."""
+    path = path.rpartition("/workspace/")[2] if path.startswith("/") else path
     while path.startswith("./"):
         path = path[2:]
     return path
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two paths may be of one file: sessions have folders that are not known."""
+    """Whether two paths may be of one file: sessions have folders that are not known. One outside
+    of the workspace is only itself.
+    """
     one, other = normal(one), normal(other)
+    if one.startswith("/") or other.startswith("/"):
+        return one == other
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 

@@ -1,0 +1,44 @@
+"""What a person's words forbid: plain words are understood, others are left to a reader."""
+
+import pytest
+
+from houston_daemon.supervision.rules.prohibitions import Forbidden, allowed, forbidden
+
+SAID: dict[str, list[Forbidden]] = {
+    "Do not use transformers.": [Forbidden("use", "transformers")],
+    "Please don't use the transformers library, use vLLM.": [Forbidden("use", "transformers")],
+    "do not use transformers for inference": [Forbidden("use", "transformers", "inference")],
+    "Never run `make clean` again!": [Forbidden("run", "make clean")],
+    "stop editing config.json": [Forbidden("write", "config.json")],
+    "Stop editing the config.json file because it is right.": [Forbidden("write", "config.json")],
+    "You should not touch eval.py or the data.": [Forbidden("write", "eval.py")],
+    "Avoid using pandas; it is slow.": [Forbidden("use", "pandas")],
+    "Stop sleeping.": [Forbidden("call", "sleep")],
+    "stop evaluating, you have one left": [Forbidden("call", "eval")],
+    "Don't submit again": [Forbidden("call", "eval")],
+    "Do not finish.": [Forbidden("call", "finish")],
+    'never use "--fp16" and "--lora"': [Forbidden("use", "--fp16"), Forbidden("use", "--lora")],
+    "Do not use sed. Do not use awk.": [Forbidden("use", "sed"), Forbidden("use", "awk")],
+    "Do not use it.": [],
+    "Do not use so many files.": [],
+    "Don't stop.": [],
+    "Do not run train.py until the data is clean.": [],
+    "Do not use LoRA unless memory is short.": [],
+    "Do not finish before you have evaluated.": [],
+    "Do not sleep for more than ten minutes.": [],
+    "Stop wasting time.": [],
+    "Look at the data first; the labels are wrong.": [],
+    "I use transformers every day.": [],
+    "Why do you not use Adam's rule and Bob's?": [],
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_is_forbidden(text: str) -> None:
+    assert forbidden(text) == SAID[text]
+
+
+def test_what_is_allowed_again() -> None:
+    assert allowed("You can now use transformers.") == [Forbidden("use", "transformers")]
+    assert allowed("Now edit config.json") == [Forbidden("write", "config.json")]
+    assert allowed("Do not use transformers.") == []
