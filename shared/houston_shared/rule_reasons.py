@@ -36,6 +36,8 @@ def joined(reasons: Sequence[RuleReason]) -> str:
 def split(text: str) -> list[RuleReason]:
     """The rules that a verdict's reason names, in order; none where it is no rule's."""
     heads = list(_HEAD.finditer(text))
+    if not heads:
+        return []
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return [
         RuleReason(head[1], int(head[2]), text[head.end() : end])

@@ -26,13 +26,13 @@ Done = dict[str, Any]
 
 
 def call(
-    name: str, kind: str = "", text: str = "", ok: bool = True, error: str = "", **fields: Any
+    name: str, kind: str = "", text: str = "", ok: bool = True, refused: str = "", **fields: Any
 ) -> Done:
-    """A call whose arguments are the fields that begin with `_`; error: why it cannot be run."""
+    """A call whose arguments are the fields that begin with `_`; refused: why it cannot be run."""
     arguments = {key[1:]: value for key, value in fields.items() if key.startswith("_")}
     typed = {key: value for key, value in fields.items() if not key.startswith("_")}
     return {
-        "call": Call(id="1.0", name=name, arguments=arguments, error=error),
+        "call": Call(id="1.0", name=name, arguments=arguments, error=refused),
         "kind": kind or name,
         "success": ok,
         "text": text,

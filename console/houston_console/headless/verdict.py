@@ -1,14 +1,15 @@
-"""`houston verdict R STEP keep|mask|clear`: judge steps; without a verdict, what was said."""
+"""`houston verdict R STEP keep|mask|clear`: judge steps; without a verdict, what was said and why.
+
+How it reads is `judged`.
+"""
 
 import argparse
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
-from houston_console.headless import asking, options
-from houston_console.headless.page import Page, span
+from houston_console.headless import asking, judged, options
+from houston_console.headless.page import Page
 from houston_shared import out, permalink
-from houston_shared.clock import iso, local
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.permalink import Place
@@ -26,7 +27,6 @@ VERDICTS: dict[str, Judgement] = {
     "clear": "undecided",
     "undecided": "undecided",
 }
-TONES = {"keep": "good", "mask": "bad"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="[STEP | STEP-STEP] [keep | mask | clear]",
         help="steps, and what is said of them; clear takes one's word back: the judge's or the"
-        " rule's counts again. Without a verdict: what stands, and all that was said",
+        " rule's counts again. Without a verdict: why it is kept or masked, by every source in the"
+        " order in which they count, and all that was said",
     )
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
     options.speaker(parser)
@@ -56,12 +57,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     reader.close()
     if arguments.json:
         for step in sorted({*stands, *_steps(said, place)}):
-            out.json_line(_json(rollout, step, stands.get(step, []), said))
+            out.json_line(judged.as_json(rollout, step, stands.get(step, []), said))
     elif verdict:
         steps = told.steps(place.first, place.last)
         out.line(f"{rollout} {steps}: {verdict}.")
     else:
-        _show(Page(), rollout, stands, said)
+        judged.show(Page(), place, stands, said)
     return int(ExitCode.DONE)
 
 
@@ -111,45 +112,3 @@ def _steps(said: Sequence[Said], place: Place) -> set[int]:
     for one in said:
         found |= set(range(max(one.first, place.first), min(one.last, place.last or END) + 1))
     return found
-
-
-def _json(rollout: str, step: int, stands: list[Given], said: Sequence[Said]) -> dict[str, Any]:
-    given = stands[0] if stands else None
-    return {
-        "rollout": rollout,
-        "step": step,
-        "verdict": given.verdict if given else None,
-        "source": given.source if given else None,
-        "by": given.by if given else None,
-        "reason": given.reason if given else "",
-        "at": iso(given.at) if given else None,
-        "history": [
-            {
-                "verdict": one.verdict,
-                "source": one.source,
-                "by": one.by,
-                "verified": one.verified,
-                "reason": one.reason,
-                "at": iso(one.at),
-            }
-            for one in said
-            if one.first <= step <= one.last
-        ],
-    }
-
-
-def _show(page: Page, rollout: str, stands: dict[int, list[Given]], said: list[Said]) -> None:
-    if not said and not stands:
-        next = f"houston verdict {rollout} STEP keep|mask"
-        out.note(f"No step of {rollout} was judged.\n  next: {next}")
-        return
-    for one in said:
-        who = one.by if one.verified else f"{one.by} (unverified)"
-        page.line(
-            span(f"{local(one.at)} {who} ({one.source})  ", "dim"),
-            span(f"{told.steps(one.first, one.last)} ", "name"),
-            span(one.verdict, TONES.get(one.verdict, "dim")),
-            span(f": {one.reason}" if one.reason else ""),
-        )
-    masked = sum(given[0].verdict == "mask" for given in stands.values())
-    page.line(span(f"now {len(stands) - masked} kept, {masked} masked", "dim"))

@@ -8,13 +8,14 @@ from pathlib import Path
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox import activation
 from houston_daemon.supervision.attention.catalog import chosen
+from houston_daemon.supervision.rules import catalog as rules
 from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task import LoadedTask
 
 
 def check_names(task: LoadedTask) -> None:
-    """Raise ConfigurationError for a tool or signal that is none, or a path that is not here."""
+    """Raise ConfigurationError for a tool, signal or rule that is none, or a path not here."""
     definition = task.task
     try:
         found = kind(definition.environment)
@@ -26,6 +27,11 @@ def check_names(task: LoadedTask) -> None:
         chosen(definition.attention.signals)
     except ConfigurationError as problem:
         cause = f"{task.file}: `attention.signals`: {problem.cause}"
+        raise ConfigurationError(cause, problem.effect, problem.next) from None
+    try:
+        rules.chosen(definition.rules)
+    except ConfigurationError as problem:
+        cause = f"{task.file}: `rules`: {problem.cause}"
         raise ConfigurationError(cause, problem.effect, problem.next) from None
     here = LOCAL in definition.hosts
     mapped = definition.mapped

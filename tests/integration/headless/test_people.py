@@ -78,6 +78,40 @@ def test_steps_are_judged_and_what_was_said_stays(desk: Desk, houston: Shell) ->
     assert "mask steps 2 to 4: wrong turn" in audit
 
 
+def test_why_a_step_is_masked_is_said_by_every_source_in_their_order(
+    desk: Desk, houston: Shell
+) -> None:
+    rollout = worked(desk, 4).rollout
+    person = desk.station.person()
+    why = "error_observation@1: make: exit code 2; blind_edit@3: a.py was changed"
+    rules = wire.JudgedSteps(first=2, last=2, verdict="mask", reason=why)
+    judge = wire.JudgedSteps(first=2, last=2, verdict="keep", reason="it learned from it")
+    for message in (
+        wire.StoreVerdicts(request="1", rollout=rollout, source="rule", by="rules", steps=(rules,)),
+        wire.StoreVerdicts(
+            request="2", rollout=rollout, source="judge", by="judge:local", steps=(judge,)
+        ),
+    ):
+        assert isinstance(person.ask(message), wire.Done)
+    shown = houston("verdict", f"{rollout}@2")
+    assert "step 2 is kept: by judge\n  judge keep by judge:local: it learned from it" in shown
+    assert "  rule  mask by rules (does not count)" in shown
+    assert "error_observation@1: make: exit code 2\n" in shown
+    houston("verdict", f"{rollout}@2", "mask", "--reason", "no")
+    (line,) = houston.json("verdict", f"{rollout}@2")
+    assert [(one["source"], one["verdict"]) for one in line["sources"]] == [
+        ("human", "mask"), ("judge", "keep"), ("rule", "mask")
+    ]  # fmt: skip
+    assert line["sources"][2]["rules"] == [
+        {"rule": "error_observation", "version": 1, "reason": "make: exit code 2"},
+        {"rule": "blind_edit", "version": 3, "reason": "a.py was changed"},
+    ]
+    assert houston("verdict", f"{rollout}@4") == "step 4 is kept: it was not judged\n"
+    assert "mask step 2 by rules: error_observation@1" in houston("log", "--audit")
+    assert "mask step 2 by rules: error_observation@1" in houston("tail", rollout)
+    assert "mask 1 step by rules" in houston("since", rollout)
+
+
 REFUSED = {
     "no verdict": (("verdict", "R", "2", "maybe"), 2, "'maybe' is no verdict"),
     "a range backwards": (("verdict", "R", "4-2", "keep"), 2, "not a step such as 7"),

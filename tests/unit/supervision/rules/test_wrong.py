@@ -25,7 +25,7 @@ TRACE = (
     "Traceback (most recent call last):\n  File \"/workspace/a.py\", line 3, in f\nKeyError: 'x'"
 )
 SYNTAX = "  File \"/workspace/a.py\", line 2\n    if x\n        ^\nSyntaxError: expected ':'"
-BAD_ARGUMENT = call("open_file", "error", "Error: unknown", False, error="no argument `pth`")
+BAD_ARGUMENT = call("open_file", "error", "Error: unknown", False, refused="no argument `pth`")
 
 ERRORS: dict[str, tuple[Steps, dict[str, Any], dict[int, str]]] = {
     "a call failed": ([run("make", "no rule", 2)], {}, {1: "exit code 2"}),

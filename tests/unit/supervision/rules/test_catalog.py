@@ -1,0 +1,229 @@
+"""The set of rules as a whole: what is kept, what a task may choose, and what is sent."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from houston_daemon.supervision.rules import catalog, verdicts
+from houston_daemon.supervision.rules.finding import Rule
+from houston_daemon.supervision.trace import Trace
+from houston_shared import plugins, rule_reasons
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.rule_reasons import RuleReason
+from houston_shared.store.queries.verdicts import Given
+from houston_shared.task_rules import Rules
+from houston_shared.wire_people import REASON_LIMIT
+from tests.support.traced import (
+    EVALUATED,
+    Step,
+    Steps,
+    begin,
+    call,
+    create,
+    edit,
+    finish,
+    kill,
+    listing,
+    look,
+    output,
+    run,
+    score,
+    sleep,
+    think,
+    traced,
+)
+
+RAISED = 'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 1'
+
+KEPT: dict[str, Steps] = {
+    "sleeping while a job runs": [
+        begin("torchrun --nproc_per_node=8 train.py"), sleep(3600, ["main"]), output("loss 2.1"),
+        sleep(3600, ["main"]), sleep(3600, ["main"]), output("loss 1.1", False, 0),
+    ],
+    "sleeping, though a person spoke of something else": [
+        begin("python train.py"), Step(sleep(3600), said="Do not use LoRA."), sleep(3600),
+        output("", False, 0),
+    ],
+    "exploring": [
+        listing("train.py  120\nREADME.md  3"), look("README.md"), look("train.py"),
+        call("search_dir", "search", "", path="."), run("wc -l *.py"), run("grep -c x a.py", "", 1),
+        call("web_search", "results", "", _query="near duplicates"), think(), run("nvidia-smi"),
+    ],
+    "trying several ways, the last is the best": [
+        create("a.py"), run("python a.py"), score(10), create("b.py"), run("python b.py"), score(5),
+        create("c.py"), run("python c.py"), score(20), finish(),
+    ],
+    "debugging: look, mend, try": [
+        create("a.py"), run("python a.py"), look("a.py"), edit("a.py"), run("python a.py"),
+        run("python -m pdb a.py"), run("tail -n 20 log.txt", RAISED), output(RAISED, True),
+    ],
+    "trying on one GPU before all are used": [
+        run("CUDA_VISIBLE_DEVICES=0 python train.py --max_steps 2"),
+        run("torchrun --nproc_per_node=8 train.py"),
+    ],
+    "backing up, and choosing the best at the end": [
+        create("answer.json"), score(60), run("mkdir -p best && cp answer.json best/60.json"),
+        run("ls -l best; cp best/60.json answer.json"), finish(),
+    ],
+    "ending what hangs": [begin("python a.py"), sleep(60), kill(), output("", False, 130)],
+    "a script of its own where none is given": [
+        create("clean.py", "print(1)"), run("python clean.py"), create("inference_new.py"),
+        run("python inference_new.py"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_no_rule_masks_what_is_good(case: str) -> None:
+    trace = traced(KEPT[case], EVALUATED, gpus={"local": 8})
+    assert catalog.found(trace) == {}
+
+
+def test_an_error_is_masked_also_where_patience_is_right() -> None:
+    failed = call("sleep", "error", "Error: longer than allowed", False, _sleep_time=99_999)
+    trace = traced([begin("python train.py"), failed, sleep(), output("", False, 0)])
+    assert {step: [one.rule for one in said] for step, said in catalog.found(trace).items()} == {
+        2: ["error_observation"]
+    }
+
+
+HISTORY: Steps = [
+    create("answer.json"), score(50), run("make", code=2), edit("a.py"), finish()
+]  # fmt: skip
+
+
+def rules(trace: Trace) -> dict[int, list[str]]:
+    return {step: [one.rule for one in said] for step, said in catalog.found(trace).items()}
+
+
+def test_a_step_has_every_rule_that_masks_it_in_order_with_version_and_reason() -> None:
+    found = catalog.found(traced(HISTORY, EVALUATED))
+    assert rules(traced(HISTORY, EVALUATED)) == {
+        3: ["error_observation", "after_best"],
+        4: ["blind_edit", "after_best"],
+    }
+    one = found[4][0]
+    assert (one.step, one.version) == (4, catalog.RULES["blind_edit"].version)
+    assert one.reason == "a.py was changed and not looked at in the step before"
+
+
+CHOSEN: dict[str, tuple[str, dict[int, list[str]]]] = {
+    "all": ("", {3: ["error_observation", "after_best"], 4: ["blind_edit", "after_best"]}),
+    "some are off": ('off = ["after_best", "blind_edit"]', {3: ["error_observation"]}),
+    "only some": ('only = ["blind_edit"]', {4: ["blind_edit"]}),
+    "a threshold": ("blind_edit_steps = 9\nhigh_score = 50", {3: ["error_observation"],
+                                                            4: ["blind_edit"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_a_task_chooses_its_rules(case: str) -> None:
+    lines, expected = CHOSEN[case]
+    assert rules(traced(HISTORY, f"{EVALUATED}[rules]\n{lines}")) == expected
+
+
+def test_a_branch_says_nothing_of_the_past_that_it_shares() -> None:
+    shared = Step(run("make", code=2), inherited="parent")
+    assert rules(traced([shared, run("make", code=2)])) == {2: ["error_observation"]}
+
+
+WRONG: dict[str, tuple[Rules, str]] = {
+    "no such rule": (Rules(off=("blind_edits",)), "There is no rule 'blind_edits'; there are: err"),
+    "none that is wanted": (Rules(only=("x",)), "There is no rule 'x'"),
+    "both": (Rules(only=("after_best",), off=("blind_edit",)), "not given together"),
+    "no expression": (Rules(error_patterns=("(",)), "no regular expression"),
+    "a package that is not there": (Rules(packages=("mine",)), "There is no rule 'mine'"),
+    "Houston's own": (Rules(packages=("blind_edit",)), "is Houston's own"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_choice_is_said(case: str) -> None:
+    settings, words = WRONG[case]
+    with pytest.raises(ConfigurationError) as problem:
+        catalog.chosen(settings)
+    assert words in str(problem.value)
+
+
+def short(trace: Trace, settings: Rules) -> Iterator[tuple[int, str]]:
+    """A package's rule: steps with one call."""
+    yield from ((one.step, "one call") for one in trace.seen if len(one.calls) == 1)
+
+
+def test_a_package_brings_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(group: str, name: str, what: str) -> Any:
+        assert (group, what) == (plugins.RULES, "rule")
+        return {"short": short, "broken": lambda *_: 1 / 0, "text": "x"}[name]
+
+    monkeypatch.setattr(plugins, "load", load)
+    choice = '[rules]\npackages = ["{}"]\nonly = ["{}"]\n'
+    assert rules(traced([run("ls")], choice.format("short", "short"))) == {1: ["short"]}
+    with pytest.raises(HoustonError, match="The code of the rule 'broken' failed: ZeroDivision"):
+        catalog.found(traced([run("ls")], choice.format("broken", "broken")))
+    with pytest.raises(ConfigurationError, match="is no function"):
+        catalog.chosen(Rules(packages=("text",)))
+
+
+def stands(*said: tuple[int, Any, str], source: str = "rule", attempt: int = 1) -> Any:
+    """What stands of steps, as the store says it."""
+    return {
+        step: [Given(step, attempt, source, verdict, "rules", reason, 0, 0)]
+        for step, verdict, reason in said
+    }
+
+
+ERROR = "error_observation@1: run_command make: exit code 2"
+
+
+def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:
+    trace = traced([run("make", code=2), run("ls"), run("make", code=2), run("make", code=2)])
+    masked = [(one, "mask", ERROR) for one in (1, 3, 4)]
+    (message,) = verdicts.messages(trace, {}, "ada")
+    assert [(one.first, one.last, one.verdict, one.reason) for one in message.steps] == [
+        (1, 1, "mask", ERROR), (3, 4, "mask", ERROR)
+    ]  # fmt: skip
+    assert (message.source, message.by, message.claimed) == ("rule", "rules", "ada")
+    assert verdicts.messages(trace, stands(*masked)) == []
+    some = verdicts.changes(trace, stands(*masked[:2], (2, "mask", "blind_edit@1: x")))
+    assert [(one.first, one.verdict) for one in some] == [(2, "undecided"), (4, "mask")]
+    other = stands(*masked, source="human")
+    assert [one.first for one in verdicts.changes(trace, other)] == [1, 3]
+    assert len(verdicts.changes(trace, stands(*masked, attempt=2))) == 2, "of a replaced attempt"
+    again = stands((1, "mask", "error_observation@0: x"), *masked[1:])
+    assert [one.first for one in verdicts.changes(trace, again)] == [1], "another version says it"
+
+
+def test_much_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "RANGES", 3)
+    trace = traced([one for n in range(7) for one in (run(f"make {n}", code=2), run("ls"))])
+    sent = verdicts.messages(trace, {})
+    assert [len(one.steps) for one in sent] == [3, 3, 1]
+    assert len({one.request for one in sent}) == 3
+    monkeypatch.setattr(verdicts, "STEPS", 2)
+    trace = traced([run("make", code=2)] * 5)
+    sizes = [[(one.first, one.last) for one in part.steps] for part in verdicts.messages(trace, {})]
+    assert sizes == [[(1, 2)], [(3, 4)], [(5, 5)]]
+
+
+def test_reasons_are_one_text_in_which_the_rules_are_found() -> None:
+    said = [RuleReason("error_observation", 1, "ls: no; such file"), RuleReason("b", 12, "c: d")]
+    text = rule_reasons.joined(said)
+    assert text == "error_observation@1: ls: no; such file; b@12: c: d"
+    assert rule_reasons.split(text) == said
+    assert rule_reasons.split("not worth it; see above") == []
+    forged = rule_reasons.joined([RuleReason("a", 1, "x; b@1: y\nz")])
+    assert [one.rule for one in rule_reasons.split(forged)] == ["a"]
+    many = [RuleReason(f"r{n}", n, "why " * 200) for n in range(13)]
+    assert len(rule_reasons.joined(many)) <= REASON_LIMIT
+    assert [one.rule for one in rule_reasons.split(rule_reasons.joined(many))] == [
+        one.rule for one in many
+    ]
+
+
+def test_every_rule_has_a_name_a_version_and_words() -> None:
+    for name, rule in catalog.RULES.items():
+        assert isinstance(rule, Rule)
+        assert rule.masks.__name__ == name
+        assert rule.version >= 1
+        assert (rule.masks.__doc__ or "").strip()
