@@ -1,5 +1,5 @@
-"""Write docs/configuration.md and docs/task-file.md from the structs that read those files, and
-docs/attention.md from the signals.
+"""Write docs/configuration.md and docs/task-file.md from the structs that read those files,
+docs/attention.md from the signals, and docs/rules.md from the rules.
 
     python docs/generate.py [--check]
 
@@ -84,6 +84,32 @@ have not ended), both with `--json` too (`attention`: names; `attention_reasons`
 counted in `houston_attention_total`. Thresholds are the task's, in [`[attention]`](task-file.md);
 0 turns a signal off. The set has version {version}; a step keeps the version that it was looked at
 with. Packages bring further ones ([extending](extending.md)); they weigh {unknown}."""
+RULES = SIGNALS.parent / "rules"
+RULES_INTRO = """\
+Rules mask steps that a policy should not learn, without a model: `houston judge R --rules-only`
+stores what they say, `houston judge R` lets them go before the judge. Each looks at a whole rollout
+and may look ahead: what happens later can condemn an earlier step, and a file that was written
+wrongly masks the runs that use it. A rule only ever masks. `houston verdict R@STEP` says which
+rules mask a step, in which version, and why; a person's verdict and the judge's outrank them, but
+what `error_observation` masks the judge does not keep. Running them again replaces what they said.
+
+Which rules, thresholds and patterns: [`[rules]`](task-file.md) of the task file. Packages bring
+further ones ([extending](extending.md)). A step that a branch shares is its parent's to judge."""
+RULES_REST = """\
+
+## What no rule masks
+
+Sleeping while a job runs, systematic debugging, exploration, and backups are good behaviour, which
+a policy should learn. No rule is written against them; an error in what was observed is masked also
+there. Tests hold a table of such rollouts on which no rule fires.
+
+## What needs a reader
+
+Of APOLLO's criteria (appendix E) these are the judge's: whether a decision was good, a format of
+chains of thought that was designed by hand or not sampled and rejected, finishing too early though
+nothing is wrong with the end itself, guidance whose words are not plain or that asks for something,
+and a success that the agent claims against what it saw. Rules find plain prohibitions only; what
+has a condition (`until`, `unless`, `if`) is left to the judge, too."""
 NEED = SHARED / "need.py"
 NEED_INTRO = """\
 
@@ -159,17 +185,39 @@ def signals_page() -> str:
     parts += ["| signal | when | weight |", "|---|---|---|"]
     for name, module, function in table:
         tree = ast.parse((SIGNALS / f"{module}.py").read_text(encoding="utf-8"))
-        (found,) = (
-            node
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef) and node.name == function
-        )
-        said = " ".join((ast.get_docstring(found) or "").split())
+        said = docstring(tree, function)
         parts.append(f"| `{name}` | {said} | {weights.get(name, unknown)} |")
     lost = "The step has no snapshot: what it did is not known."
     parts.append(f"| `snapshot_failed` | {lost} | {weights['snapshot_failed']} |")
     parts.append(need_section(known))
     return "\n".join(parts) + "\n"
+
+
+def rules_page() -> str:
+    """The page of rules: names, versions and functions from the catalog."""
+    catalog = (RULES / "catalog.py").read_text(encoding="utf-8")
+    table = re.findall(r'"(\w+)": Rule\((\d+), (\w+)\.(\w+)\),', catalog)
+    settings = ast.parse((SHARED / "task_rules.py").read_text(encoding="utf-8"))
+    (struct,) = (
+        node for node in settings.body if isinstance(node, ast.ClassDef) and node.name == "Rules"
+    )
+    keys = rows(struct)
+    parts = ["# Rules", "", "<!-- written by docs/generate.py -->", "", RULES_INTRO, ""]
+    parts += ["| rule | version | what it masks | keys of `[rules]` |", "|---|---|---|---|"]
+    for name, version, module, function in table:
+        tree = ast.parse((RULES / f"{module}.py").read_text(encoding="utf-8"))
+        said = docstring(tree, function)
+        mine = ", ".join(f"`{key}` ({default})" for key, _, default, text in keys if name in text)
+        parts.append(f"| `{name}` | {version} | {said} | {mine or '–'} |")
+    return "\n".join([*parts, RULES_REST]) + "\n"
+
+
+def docstring(tree: ast.Module, function: str) -> str:
+    """What a function says of itself, on one line."""
+    (found,) = (
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function
+    )
+    return " ".join((ast.get_docstring(found) or "").split())
 
 
 def rows(struct: ast.ClassDef) -> list[tuple[str, str, str, str]]:
@@ -222,6 +270,7 @@ def main() -> int:
     stale = []
     pages = {name: page(*spec) for name, spec in PAGES.items()}
     pages["attention.md"] = signals_page()
+    pages["rules.md"] = rules_page()
     for name, text in pages.items():
         file = ROOT / "docs" / name
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
