@@ -55,13 +55,15 @@ def untimely_finish(trace: Trace, settings: Rules) -> Iterator[Finding]:
                     f"the command of step {job.step} was not seen to end: {cut(job.command)}",
                 )
         if trace.task.evaluate.command and trace.ended:
-            yield from _below(trace, step.step)
+            yield from _below(trace, step)
 
 
-def _below(trace: Trace, step: int) -> Iterator[Finding]:
+def _below(trace: Trace, last: StepSeen) -> Iterator[Finding]:
     """The evaluation that is made at the end counts: what was restored is scored by it."""
+    step = last.step
     scores = [one.score for one in trace.scores if one.step <= step]
-    if not scores:
+    made = last.calls[len(last.calls) - last.added :]
+    if not scores or any(call.fields.get("state") == "format" for call in made):
         yield Finding(step, "it finished without anything that could be scored")
     elif scores[-1] < max(scores):
         best = f"the last score is {scores[-1]:g}, the best was {max(scores):g}"

@@ -11,7 +11,7 @@ from houston_daemon.supervision.rules.history import Event, Ran, Wrote, follow, 
 from houston_daemon.supervision.trace import Trace
 from houston_shared.task_rules import Rules
 
-_SCRIPT = re.compile(r"[\w./-]*\w\.(?:py|sh)\b")
+_SCRIPT = re.compile(r"(?<![\w./-])[\w./-]*\w\.(?:py|sh)\b")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|\d+")
 _MORE = (
     "new my own custom simple simplified fixed fix alt alternative copy modified mod improved"
@@ -54,7 +54,7 @@ def ignored_script(trace: Trace, settings: Rules) -> Iterator[Finding]:
             faults.setdefault(event.path, instead)
 
     def fault(wrote: Wrote) -> str:
-        return f"stands for {faults[wrote.path]}" if wrote.path in ran else ""
+        return f"is run in place of {faults[wrote.path]}" if wrote.path in ran else ""
 
     yield from follow(events, fault)
 
@@ -78,8 +78,8 @@ def _slow(content: str) -> str:
 
 def _has_vllm(trace: Trace, settings: Rules) -> bool:
     there = settings.vllm or any(trace.gpus.values()) or bool(_VLLM.search(trace.instructions))
-    missing = any(_NO_VLLM.search(result.text) for step in trace.steps for result in step.results)
-    return there and not missing
+    texts = (result.text for step in trace.steps for result in step.results)
+    return there and not any("vllm" in text and _NO_VLLM.search(text) for text in texts)
 
 
 def _given(trace: Trace, settings: Rules) -> dict[str, str]:

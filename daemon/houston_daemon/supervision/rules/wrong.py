@@ -35,7 +35,8 @@ def error_observation(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """
     patterns = [re.compile(one, re.M) for one in settings.error_patterns]
     for record, seen in zip(trace.steps, trace.seen, strict=True):
-        for result, call in zip(record.results, seen.calls, strict=True):
+        own = len(seen.calls) - seen.added
+        for result, call in zip(record.results[:own], seen.calls, strict=False):
             if why := _wrong(call, result) or _printed(result, patterns):
                 yield Finding(record.step, f"{call.words}: {why}")
                 break
@@ -97,7 +98,7 @@ def _wrong(call: CallSeen, result: Result) -> str:
         simple = shell.read(str(call.arguments.get("command", ""))).simple
         if simple and simple[-1].program in _NO:
             return ""
-    return _raised(result.text) or str(call.fields.get("error", "")) or call.error
+    return _raised(result.text) or cut(str(call.fields.get("error", ""))) or call.error
 
 
 def _printed(result: Result, patterns: list[re.Pattern[str]]) -> str:

@@ -95,6 +95,8 @@ FINISH: dict[str, Case] = {
     "the best was brought back": ([score(70), create("a"), score(60), run("cp best answer.json"),
                                    Step(finish(), score(70), added=1)], {}, set()),
     "without a score": ([run("ls"), finish()], {}, {2}),
+    "what was scored before is gone": (
+        [score(70), run("mv answer.json gone"), Step(finish(), FORM, added=1)], {}, {3}),
     "scored at the end": ([create("answer.json"), Step(finish(), score(9), added=1)], {}, set()),
     "at its best": ([score(60), create("a"), score(70), finish()], {}, set()),
 }  # fmt: skip

@@ -57,6 +57,8 @@ ERRORS: dict[str, tuple[Steps, dict[str, Any], dict[int, str]]] = {
         [begin("python train.py"), kill(), output("", False, 137)], {}, {}),
     "cut short by a crash of the daemon": (
         [call("run_command", "interrupted", "Interrupted", False)], {}, {}),
+    "the evaluation that the loop makes at the end": (
+        [Step(finish(), call("eval", text="Error: nothing there", ok=False), added=1)], {}, {}),
     "a person's word came first": ([call("sleep", "interrupted", "[not run]", True)], {}, {}),
 }  # fmt: skip
 
