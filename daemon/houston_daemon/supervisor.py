@@ -21,6 +21,7 @@ from houston_daemon.recorder.protocol import (
     StopAsked,
     Wanted,
 )
+from houston_daemon.service.activations import Activations, Tried
 from houston_daemon.service.births import Births, Lost
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
@@ -35,6 +36,7 @@ from houston_daemon.service.notify import feed_watchdog, notify, tell_systemd, w
 from houston_daemon.service.nursery import Born, Died
 from houston_daemon.service.progress import Standing, failing, read_standings
 from houston_daemon.service.systemd import own_unit
+from houston_daemon.service.trainers import TrainerEnded, Trainers
 from houston_daemon.service.workers import Workers
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
@@ -80,6 +82,8 @@ class Supervisor:
         logs: Logs,
         forcing: Forcing,
         gpus: RolloutGpus,
+        trainers: Trainers,
+        activations: Activations,
     ) -> None:
         self._loaded = loaded
         self._recorder = recorder
@@ -92,6 +96,8 @@ class Supervisor:
         self._nightly = Nightly(loaded)
         self._forcing = forcing
         self._gpus = gpus
+        self._trainers = trainers
+        self._activations = activations
         self._leaving: _Leaving | None = None
         self.failure = ""
         """What ended the recorder; empty while it lives."""
@@ -119,6 +125,8 @@ class Supervisor:
             now = time.monotonic()
             self._engines.pause_and_resume(now)
             self._fill()
+            self._activations.look()
+            self._trainers.look(now)
             self._births.look(now)
             self._workers.end_silent(self._recorder.silences())
             self._logs.look(now, self._pids)
@@ -137,6 +145,10 @@ class Supervisor:
                 self._workers.lost(event, time.monotonic())
             case EngineState():
                 self._engine_changed(event)
+            case TrainerEnded():
+                self._trainers.ended(event, time.monotonic())
+            case Tried():
+                self._activations.tried(event)
             case LeftoversEnded():
                 self._leftovers.ended()
             case StopAsked(keep_engine):
@@ -158,6 +170,7 @@ class Supervisor:
             **self._births.troubles(now),
             **self._engines.troubles(now),
             **self._nightly.troubles(now),
+            **self._trainers.troubles(now),
         }
         restarts = {
             "workers": self._workers.restarts,
@@ -176,6 +189,8 @@ class Supervisor:
             troubles,
             self._nightly.newest,
             self._gpus.told(),
+            self._trainers.told(),
+            self._activations.active,
         )
 
     def _hung_up(self) -> None:
@@ -215,11 +230,11 @@ class Supervisor:
             self._error = f"engine {event.name} {event.state}"
 
     def _pause(self, now: float) -> float:
-        due = self._workers.next_due(now)
+        dues = (self._workers.next_due(now), self._trainers.next_due(now))
         settings = self._loaded.config.daemon
         ends = [IDLE_SECONDS, watchdog_seconds() or IDLE_SECONDS]
         ends += [settings.silent_seconds / 4, max(LEAST_PAUSE, settings.engine_patience_seconds)]
-        ends += [due - now] if due else []
+        ends += [due - now for due in dues if due]
         ends += [self._leaving.until - now] if self._leaving else []
         return max(0.0, min(ends))
 
@@ -233,12 +248,14 @@ class Supervisor:
             self._leaving = _Leaving(keep_engine, "drain", end - seconds * (1 - DRAIN_PART), end)
             notify("STOPPING=1\nSTATUS=draining")
             self._drain()
+            self._trainers.leave()
             self._nightly.stop()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
             self._leaving = _Leaving(True, "kill", 0.0, 0.0, CUT_SHORT)
             self._forcing.cut_short()
             self._workers.end(signal.SIGKILL)
+            self._trainers.kill()
 
     def _drain(self) -> None:
         try:
@@ -254,10 +271,11 @@ class Supervisor:
         self._forcing.leaving()
         self._leaving = _Leaving(True, "kill", until, until, int(code))
         self._workers.end(signal.SIGKILL)
+        self._trainers.kill()
 
     def _still_leaving(self, leaving: _Leaving, now: float) -> bool:
         """Take the next phase when its time has come; False when nothing is left to wait for."""
-        if not len(self._workers):
+        if not len(self._workers) and not len(self._trainers):
             return False
         if now < leaving.until:
             return True
@@ -268,6 +286,8 @@ class Supervisor:
         point("supervisor.drain.late")
         LOGGER.warning("%s workers did not leave: %s", len(self._workers), number.name)
         self._workers.end(number)
+        if not first:
+            self._trainers.kill()
         if first:
             leaving.phase, leaving.until = "term", now + (leaving.end - now) * TERM_PART
         else:

@@ -97,6 +97,9 @@ class Engine(Settings, frozen=True):
     """GPUs of this machine that a child leases and alone sees; 0 leases none and sees all."""
     gpus_shared: bool = False
     """Whether they may be shared with rollouts and trainers that say the same."""
+    max_adapters: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    """Policies that may be live on it at once; 0: 8 for `embedded` and `vllm`, what `command` says
+    (`--max-cpu-loras`, `--max-loras`), and any number where only the server knows."""
 
 
 Theme = Literal[
@@ -214,6 +217,10 @@ class Loaded(msgspec.Struct, frozen=True):
         corpus = str(self._folder / Path(tools.search.corpus).expanduser())
         search = msgspec.structs.replace(tools.search, corpus=corpus)
         return msgspec.structs.replace(tools, search=search)
+
+    def beside(self, path: str) -> Path:
+        """A path of the configuration, from the folder of its file."""
+        return self._folder / Path(path).expanduser()
 
     @property
     def _folder(self) -> Path:

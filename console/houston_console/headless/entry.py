@@ -12,12 +12,13 @@ from houston_shared.store.plan import Plan
 TOLD = (
     "sample", "result", "observation", "delivery", "fork",
     "spec", "state", "cancel", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
-    "claim",
+    "claim", "policy", "training", "training-moved", "activation", "activated",
 )  # fmt: skip
 """Kinds that `tail` shows; the others (intents, clocks, leases, heads) only repeat or announce."""
 DEEDS = (
     "daemon", "stop", "spec", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
     "claim", "state", "cancel", "erased", "repaired", "cleaned", "refused",
+    "policy", "training", "training-cancel", "activation",
 )  # fmt: skip
 """Kinds that somebody did: `log --audit`."""
 
@@ -48,7 +49,7 @@ def who(entry: Entry) -> str:
     """Who did it: a person's name, or `worker`, `supervisor`, `daemon`, …; empty when unknown."""
     fields = entry.fields
     name = str(fields.get("asked") or fields.get("by") or fields.get("author") or "")
-    if entry.event.kind == "daemon":
+    if entry.event.kind in ("daemon", "activated"):
         return "daemon"
     return name.removeprefix("person:")
 
@@ -75,6 +76,10 @@ def wrong(entry: Entry) -> bool:
             by = str(fields.get("by", ""))
             stopped = fields.get("state") == "paused" and not by.startswith("person:")
             return stopped or fields.get("state") == "failed"
+        case "training-moved":
+            return fields.get("state") == "failed"
+        case "activated":
+            return not fields.get("ok")
     return False
 
 

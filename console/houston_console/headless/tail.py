@@ -143,7 +143,7 @@ def _line(page: Page, one: Entry) -> None:
     text = text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
     page.line(
         span(f"{local(event.at)} ", "dim"),
-        span(f"{event.rollout} {event.step or '–'} ", "name"),
+        span(f"{event.rollout or '–'} {event.step or '–'} ", "name"),
         span(f"{event.kind} ", "dim"),
         span(f"{who}: {text}" if who else text, TONES.get(event.kind, "")),
     )

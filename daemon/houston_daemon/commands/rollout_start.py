@@ -20,10 +20,17 @@ START_LIMIT = 1_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`TASK.toml`, `--engine`, `-n`, `--seed`, `--json`."""
+    """`TASK.toml`, `--engine`, `--policy`, `-n`, `--seed`, `--json`."""
     parser.add_argument("task", metavar="TASK.toml", help="task file, or the folder that holds it")
     parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
     number = whole(1, START_LIMIT)
+    parser.add_argument(
+        "--policy",
+        default="",
+        metavar="POLICY",
+        help="policy@2 that was active on the engine before, or `base` for its own model; "
+        "default: what is active",
+    )
     parser.add_argument("-n", type=number, default=1, metavar="N", help="how many rollouts (1)")
     parser.add_argument("--seed", type=whole(), help="seed of the first; random without")
     parser.add_argument(
@@ -51,7 +58,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             f"{task.file} has no hints.", rollouts.NOTHING, "Leave --hints out.", ExitCode.USAGE
         )
     given = (arguments.seed, arguments.share_gpus, arguments.hints)
-    specs = rollouts.specs(loaded, task, engine, arguments.n, *given)
+    specs = rollouts.specs(loaded, task, engine, arguments.n, *given, policy=arguments.policy)
     message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
     done = send(loaded.home, message, "They may have been queued.", "houston rollout list")
     for rollout in done.rollouts:

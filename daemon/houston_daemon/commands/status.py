@@ -138,6 +138,10 @@ def _show(status: Status, waiting: list[Waiting]) -> None:
     out.line(f"  rollouts  {counts or 'none'}; {_count(status.workers, 'workers')}")
     for name, state in sorted(status.engines.items()):
         out.line(f"  engine    {name}: {state}")
+    for name, policy in sorted(status.policies.items()):
+        out.line(f"  policy    {name}: new rollouts sample with {policy}")
+    for name, said in sorted(status.training.items()):
+        out.line(f"  training  {name}: {said}")
     for name, said in status.gpus.items():
         out.line(f"  gpus      {name}: {said}")
     for one in waiting:

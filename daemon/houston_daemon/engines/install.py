@@ -25,6 +25,8 @@ TORCH_CPU = "torch==2.13.0+cpu"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NOT_NEEDED = frozenset({"torch", "torchaudio", "torchvision", "torchcodec"})
 _MARKER = "houston-complete"
+ADAPTERS = 8
+"""Adapters that a vLLM of ours keeps in memory; two are mixed in one batch."""
 
 
 def has_nvidia_gpu() -> bool:
@@ -69,11 +71,14 @@ def install_engine(report: Callable[[str], None]) -> Path:
     return folder
 
 
-def vllm_command(model: Path, port: int, eager: bool | None = None) -> list[str]:
+def vllm_command(
+    model: Path, port: int, eager: bool | None = None, adapters: int = ADAPTERS
+) -> list[str]:
     """Return the command that serves `model` on the loopback address with the installed vLLM.
 
     eager: skip compilation: ready in 28 s instead of 84 s, two thirds of the speed (measured on
-    two processors); None: on the CPU only. Raises HoustonError when vLLM is not installed.
+    two processors); None: on the CPU only. adapters: how many it keeps in memory.
+    Raises HoustonError when vLLM is not installed.
     """
     folder = engine_path()
     if folder is None:
@@ -92,7 +97,9 @@ def vllm_command(model: Path, port: int, eager: bool | None = None) -> list[str]
     # Without free whitespace: a small model otherwise runs off into blanks (3 of 16 samples).
     structured = {"backend": "guidance", "disable_any_whitespace": True}
     command += ["--structured-outputs-config", json.dumps(structured)]
-    command += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", "64"]
+    mixed = min(2, adapters)
+    command += ["--enable-lora", "--max-loras", str(mixed), "--max-cpu-loras", str(adapters)]
+    command += ["--max-lora-rank", "64"]
     eager = not gpu if eager is None else eager
     return [*command, "--enforce-eager"] if eager else command
 

@@ -172,6 +172,16 @@ class EngineProcess:
         return state.pid if start_time(state.pid) in (None, state.started) else 0
 
 
+def end_marked(mark: bytes, seconds: float) -> None:
+    """Kill whatever has `mark` (`NAME=value`) in its environment; wait for its end so long."""
+    deadline = time.monotonic() + seconds
+    while left := [pid for pid in _living() if mark in _environment(pid)]:
+        _signal(left, signal.SIGKILL)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.02)
+
+
 def answers(url: str, seconds: float = 5.0) -> bool:
     """Whether a server at `url` answers /health."""
     import httpx  # 70 ms that no start of the daemon pays which has no engine to ask

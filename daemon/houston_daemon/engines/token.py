@@ -69,6 +69,7 @@ class TokenEngine:
     url: base address, with or without `/v1`, or `unix:/path`. model: name in requests; empty for
     the first that the server lists. window: 0 or None for what the server says (known after
     `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
+    own_policy: the policy whose full weights the server was started with; empty for a base model.
     logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
     """
 
@@ -83,6 +84,7 @@ class TokenEngine:
         api_key: str = "",
         *,
         adapters: Mapping[str, str] | None = None,
+        own_policy: str = "",
         logprobs_mode: LogprobsMode = "raw_logprobs",
         retry: Retry | None = None,
     ) -> None:
@@ -90,6 +92,7 @@ class TokenEngine:
         self.window = window or None
         self._model = model
         self._adapters = dict(adapters or {})
+        self._own = own_policy
         self._mode = logprobs_mode
         self._retry = retry or Retry()
         self._http = client(url.rstrip("/").removesuffix("/v1"), api_key, READ_SECONDS)
@@ -127,7 +130,7 @@ class TokenEngine:
 
         async def once() -> bool:
             nonlocal partial
-            if not self._model and not request.policy:
+            if not self._model and request.policy in ("", self._own):
                 await self._look_up()
             body = self._body(request)
             partial = _Partial()
@@ -202,7 +205,7 @@ class TokenEngine:
 
     def _body(self, request: SampleRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": request.policy or self._model,
+            "model": self._model if request.policy == self._own else request.policy or self._model,
             "prompt": list(request.prompt_ids or ()),
             "add_special_tokens": False,
             "max_tokens": request.max_tokens,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.engines.install import vllm_command
+from houston_daemon.engines.install import ADAPTERS, vllm_command
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.process import EngineProcess, State
 from houston_daemon.service.engine_places import (
@@ -179,5 +179,5 @@ def child_command(name: str, engine: Engine, port: int) -> list[str]:
             code=ExitCode.CONFIGURATION,
         )
     if engine.kind == "vllm":
-        return vllm_command(model, port)
+        return vllm_command(model, port, adapters=engine.max_adapters or ADAPTERS)
     return [sys.executable, "-m", EMBEDDED, "--model", str(model), "--port", str(port)]

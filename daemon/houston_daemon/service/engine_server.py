@@ -6,7 +6,9 @@ from houston_daemon.service.engine_child import Child
 from houston_daemon.service.engine_places import address_of, refusal
 from houston_daemon.service.engine_watch import Server
 from houston_daemon.service.gpus import GpuLedger
-from houston_shared.config import FILE_ENGINES, Engine, Loaded
+from houston_daemon.service.policy_engines import engine_of
+from houston_daemon.service.policy_engines import is_child as is_child
+from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import ConfigurationError, HoustonError
 
@@ -16,7 +18,7 @@ def servers(loaded: Loaded, gpus: GpuLedger) -> Callable[[str], Server | None]:
 
     def make(name: str) -> Server | None:
         try:
-            engine = loaded.engine(name)
+            engine = engine_of(loaded, name)
         except ConfigurationError as problem:
             return Missing(problem)
         if engine.kind in FILE_ENGINES or (engine.kind not in KINDS and not engine.url):
@@ -28,11 +30,6 @@ def servers(loaded: Loaded, gpus: GpuLedger) -> Callable[[str], Server | None]:
         return Child(loaded.home, name, engine, size, settings.log_files, gpus)
 
     return make
-
-
-def is_child(engine: Engine) -> bool:
-    """Whether the daemon starts this engine itself."""
-    return engine.kind in ("embedded", "vllm") and not engine.url
 
 
 class Missing:

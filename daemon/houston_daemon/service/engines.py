@@ -16,6 +16,8 @@ from houston_daemon.service.log import LOGGER
 
 PATIENCE_SECONDS = 30.0
 """How long an engine may be down before its rollouts are paused."""
+DROP_SECONDS = 20.0
+"""What an engine that is let go may take to end."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,13 @@ class Engines:
             self._watched[name] = _Watched(watch)
             watch.start()
 
+    def drop(self, name: str) -> None:
+        """Watch an engine no more and end it, in a thread: that may take its time."""
+        watched = self._watched.pop(name, None)
+        if watched and watched.watch:
+            args = (False, DROP_SECONDS)
+            threading.Thread(target=watched.watch.stop, args=args, daemon=True).start()
+
     def reachable(self, name: str) -> str | None:
         """URL of an engine that answers (empty where workers know it), None while it does not."""
         watched = self._watched.get(name)
@@ -90,7 +99,9 @@ class Engines:
 
     def changed(self, event: EngineState, now: float) -> None:
         """Take note of what a watch said."""
-        watched = self._watched[event.name]
+        watched = self._watched.get(event.name)
+        if watched is None:
+            return  # it was let go meanwhile
         watched.state, watched.url = event.state, event.url
         watched.restarts, watched.again = event.restarts, event.again
         if event.state == "ready":

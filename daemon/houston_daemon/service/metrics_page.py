@@ -11,6 +11,7 @@ from typing import Literal
 
 from houston_daemon.recorder.upkeep.backup import age_seconds
 from houston_daemon.service.metrics_totals import LATENCY_BUCKETS, Totals
+from houston_shared import training_progress
 from houston_shared.home import Home
 from houston_shared.records import TRANSITIONS
 from houston_shared.wire import Status
@@ -23,7 +24,13 @@ Value = float | Mapping[str, float]
 def page(status: Status | None, totals: Totals, home: Home) -> str:
     """The whole text; status: None when the recorder did not answer."""
     return "".join(
-        [*_store(totals), *_guidance(totals), *_files(home), *(_running(status) if status else ())]
+        [
+            *_store(totals),
+            *_guidance(totals),
+            *_files(home),
+            *(_running(status) if status else ()),
+            *(_training(home, status.training) if status else ()),
+        ]
     ) + _figure("recorder_up", "gauge", "Whether the recorder answers.", float(status is not None))
 
 
@@ -49,6 +56,20 @@ def _store(totals: Totals) -> Iterator[str]:
     )
     ratio = cached / prompts if prompts else 0.0
     yield _figure("prefix_hit_ratio", "gauge", "Cached tokens by prompt tokens, ever.", ratio)
+
+
+def _training(home: Home, runs: Mapping[str, str]) -> Iterator[str]:
+    """Runs that have not ended, as their folders say it."""
+    read = {run: training_progress.read(home, run) for run in runs}
+    there = {run: one for run, one in read.items() if one is not None}
+    steps = {run: float(one.step) for run, one in there.items()}
+    yield _figure("training_step", "gauge", "Steps of a training run so far.", steps, "run")
+    of = {run: float(one.steps) for run, one in there.items()}
+    yield _figure("training_steps", "gauge", "Steps that it has in all.", of, "run")
+    loss = {run: one.loss for run, one in there.items() if one.loss is not None}
+    yield _figure("training_loss", "gauge", "Its loss at the last step, nats.", loss, "run")
+    speed = {run: one.tokens_per_second for run, one in there.items() if one.tokens_per_second}
+    yield _figure("training_tokens_per_second", "gauge", "Its recent speed.", speed, "run")
 
 
 def _guidance(totals: Totals) -> Iterator[str]:
@@ -90,6 +111,8 @@ def _running(status: Status) -> Iterator[str]:
     lag = status.search_lag
     yield _figure("search_lag_events", "gauge", "Events that the search has not seen.", lag)
     up = {name: float(state == "ready") for name, state in status.engines.items()}
+    active = dict.fromkeys(status.policies, 1.0)
+    yield _figure("policy_active", "gauge", "Engines with a policy of ours.", active, "engine")
     yield _figure("engine_up", "gauge", "Whether an engine answers.", up, "engine")
     restarts = _floats(status.restarts)
     yield _figure("restarts_total", "counter", f"Started again, {START}.", restarts, "part")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import crash, ready
+from houston_daemon.service.activations import Activations
 from houston_daemon.service.births import SILENT_SECONDS, Births
 from houston_daemon.service.descriptors import raise_descriptors
 from houston_daemon.service.engine_child import free_gpus
@@ -29,6 +30,7 @@ from houston_daemon.service.nursery import Birth
 from houston_daemon.service.role_checks import check_roles, warning
 from houston_daemon.service.run_folder import settle
 from houston_daemon.service.systemd import MARK, own_unit
+from houston_daemon.service.trainers import Trainers
 from houston_daemon.service.workers import Workers
 from houston_daemon.supervisor import RECORDER_FAILED, Supervisor
 from houston_shared import gpu_file
@@ -181,8 +183,21 @@ def _crew(
     )
     leftovers = Leftovers(home.database, loaded.host_root, inbox)
     logs = Logs(log, lambda of: worker_log(home, of), log_bytes(loaded), settings.log_files)
+    trainers = Trainers(loaded, recorder, inbox, ledger, lambda: engines.states)
+    activations = Activations(loaded, recorder, engines, inbox.put)
     supervisor = Supervisor(
-        loaded, recorder, inbox, births, workers, engines, leftovers, logs, forcing, gpus
+        loaded,
+        recorder,
+        inbox,
+        births,
+        workers,
+        engines,
+        leftovers,
+        logs,
+        forcing,
+        gpus,
+        trainers,
+        activations,
     )
     return supervisor, births, engines
 

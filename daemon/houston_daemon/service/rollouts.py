@@ -43,10 +43,13 @@ def specs(
     seed: int | None,
     share_gpus: bool = False,
     hints: bool = False,
+    *,
+    policy: str = "",
 ) -> tuple[RolloutSpec, ...]:
     """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random).
 
     share_gpus, hints: whether they may share GPUs and are shown the task's hints, whatever it says.
+    policy: empty for the one that is active as they are queued.
     """
     engine = loaded.engine(engine_name)
     if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
@@ -72,6 +75,7 @@ def specs(
             hidden=places,
             thoughts=task.task.sampling.thoughts,
             tool_settings=tools,
+            policy=policy,
         )
         for index in range(count)
     )

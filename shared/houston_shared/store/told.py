@@ -113,6 +113,39 @@ def _claim(fields: Fields) -> str:
     return f"{'released' if fields.get('release') else 'claimed'}{note}"
 
 
+def _policy(fields: Fields) -> str:
+    what = f"{fields.get('name')} is there"
+    if fields.get("kind") == "base":
+        return f"{what}: the base model {fields.get('base')}"
+    run = f" by {fields['run']}" if fields.get("run") else ""
+    return f"{what}, from {fields.get('parent')}{run}"
+
+
+def _training(fields: Fields) -> str:
+    alone = " beside the daemon" if fields.get("alone") else ""
+    return f"training {fields.get('run')} ({fields.get('kind')}) is queued{alone}"
+
+
+def _moved(fields: Fields) -> str:
+    reason = f": {fields['reason']}" if fields.get("reason") else ""
+    again = " (a process began)" if fields.get("start") else ""
+    return f"training {fields.get('run')} is {fields.get('state')}{again}{reason}"
+
+
+def _activation(fields: Fields) -> str:
+    back = "going back: " if fields.get("rollback") else ""
+    policy = fields.get("policy") or "its own model"
+    return f"{back}new rollouts of {fields.get('engine')} are to sample with {policy}"
+
+
+def _activated(fields: Fields) -> str:
+    what = f"activation {fields.get('asked')}"
+    if not fields.get("ok"):
+        return f"{what} failed: {fields.get('reason')}"
+    gone = fields.get("unloaded") or ()
+    return f"{what} is in force" + (f"; unloaded: {', '.join(gone)}" if gone else "")
+
+
 _TELLERS: dict[str, Callable[[Fields], str]] = {
     "sample": _sample,
     "result": _result,
@@ -140,6 +173,12 @@ _TELLERS: dict[str, Callable[[Fields], str]] = {
         + (", snapshots too" if fields.get("snapshots") else "")
         + (f"; left: {fields['left']}" if fields.get("left") else "")
     ),
+    "policy": _policy,
+    "training": _training,
+    "training-moved": _moved,
+    "training-cancel": lambda fields: f"training {fields.get('run')} is to end",
+    "activation": _activation,
+    "activated": _activated,
     "repaired": lambda fields: (
         f"repaired: {len(fields.get('seqs', ()))} events were set aside, or taken unchecked"
     ),

@@ -40,6 +40,8 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int = 0
     """UTC microseconds; 0 where that is not known."""
     seq: int = 0
+    byte: int = -1
+    """Of a terminal's log, where the line begins; −1 for everything else."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -169,7 +171,7 @@ class _Counted:
             hits: tuple[Hit, ...] = ()
             if one is not None and place:
                 shown = self._matcher.snippet(one.text, place)
-                hits = (Hit(one.rollout, one.step, one.terminal, *shown),)
+                hits = (Hit(one.rollout, one.step, one.terminal, *shown, byte=one.byte),)
             if one is None:
                 self.looked += 1
             yield Progress(hits, self.looked)

@@ -34,6 +34,8 @@ class Line(NamedTuple):
     step: int
     terminal: str
     text: str
+    byte: int
+    """Where in the terminal's log it begins."""
 
 
 def lines(reader: Reader, matcher: Matcher, notes: list[str]) -> Iterator[Line | None]:
@@ -72,7 +74,7 @@ def _of_terminal(
                     yield None
                     continue
                 text = redact(_plain(raw).decode("utf-8", "replace"))
-                yield Line(rollout, _step(starts, at + offset), folder.name, text)
+                yield Line(rollout, _step(starts, at + offset), folder.name, text, at + offset)
     except OSError as problem:
         notes.append(f"{rollout}: the log of {folder.name} could not be read ({problem}).")
 

@@ -1,0 +1,193 @@
+"""Activations that were asked for: the engine is brought up, given the policy, and tried.
+
+One at a time, oldest first; what is asked for is state in the journal, so that an activation that
+was cut by the daemon's end is tried again after it. The engine is asked in a thread: loading takes
+moments, a first token behind long prompts may take minutes.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.recorder.protocol import RecorderHandle
+from houston_daemon.service.engines import Engines
+from houston_daemon.service.log import LOGGER
+from houston_daemon.service.policy_engines import engine_of, is_child, model_folder
+from houston_daemon.training.policies import live, loading
+from houston_daemon.training.policies.hashing import model_hash
+from houston_shared.config import Engine, Loaded
+from houston_shared.engine_kinds import KINDS
+from houston_shared.errors import HoustonError
+from houston_shared.policy_names import policies_folder
+from houston_shared.store.queries import policies
+from houston_shared.store.queries.policies import Activation, Policy
+from houston_shared.store.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of an activation."""
+
+    asked: int
+    ok: bool
+    reason: str = ""
+    unloaded: tuple[str, ...] = ()
+
+
+class Activations:
+    """Used from the supervisor's thread only."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        recorder: RecorderHandle,
+        engines: Engines,
+        tell: Callable[[Tried], None],
+    ) -> None:
+        """tell: called from a thread, with what the supervisor hands back to `tried`."""
+        self._loaded = loaded
+        self._home = loaded.home
+        self._recorder = recorder
+        self._engines = engines
+        self._tell = tell
+        self._trying = 0
+        """Sequence of what is being tried; 0 for nothing."""
+        self._own: set[str] = set()
+        """Engines of full weights that were brought up here."""
+        self.active: dict[str, str] = {}
+        """Engine → the policy that its new rollouts sample with; own models are left out."""
+
+    def look(self) -> None:
+        """Try what was asked for, if nothing is being tried. Raises HoustonError."""
+        with Reader(self._home) as reader:
+            self.active = reader.run(policies.actives())
+            asked = [one for one in reader.run(policies.activations()) if one.state == "asked"]
+            used = {one.engine for one in reader.run(policies.uses())}
+        self._let_go(used, asked)
+        if asked and not self._trying:
+            try:
+                self._go_on(asked[0])
+            except HoustonError as problem:
+                self._end(Tried(asked[0].seq, False, _sentence(problem)))
+
+    def tried(self, event: Tried) -> None:
+        """Take note of what came of one."""
+        self._trying = 0
+        try:
+            self._end(event)
+        except HoustonError as problem:
+            LOGGER.warning("an activation is tried again: %s", problem)
+
+    def _end(self, event: Tried) -> None:
+        LOGGER.info("activation %s: %s", event.asked, "active" if event.ok else event.reason)
+        self._recorder.activation_ended(event.asked, event.ok, event.reason, event.unloaded)
+
+    def _go_on(self, asked: Activation) -> None:
+        """Begin when its engine answers; wait for that. Raises HoustonError where it cannot be."""
+        if not asked.policy:
+            self._loaded_engine(asked.engine)
+            self._end(Tried(asked.seq, True))
+            return
+        with Reader(self._home) as reader:
+            policy = reader.run(policies.one(asked.policy))
+        if policy is None:
+            raise HoustonError(f"There is no policy {asked.policy}.")
+        engine = self._loaded_engine(asked.engine)
+        _fits(asked.engine, engine, policy)
+        own = policy.kind == "full"
+        serving = policy.name if own else asked.engine
+        if own:
+            self._own.add(serving)
+        self._engines.use([serving])
+        url = self._engines.reachable(serving)
+        if url is None:
+            state = self._engines.states.get(serving, "")
+            if state.startswith("down"):
+                raise HoustonError(f"Engine {serving} is {state}.")
+            return
+        self._trying = asked.seq
+        server = loading.Server(
+            serving, url or engine.url, loading.key_of(engine.api_key_env), live.limit(engine)
+        )
+        work = threading.Thread(
+            target=self._try, args=(asked, policy, engine, server), daemon=True, name="activation"
+        )
+        work.start()
+
+    def _try(
+        self, asked: Activation, policy: Policy, engine: Engine, server: loading.Server
+    ) -> None:
+        """In a thread of its own."""
+        try:
+            gone: tuple[str, ...] = ()
+            self._check_base(asked, policy, engine, server)
+            if policy.kind == "full":
+                loading.try_model(server)
+            else:
+                folder = policies_folder(self._home) / policy.folder
+                gone = self._load(asked, policy, server, folder)
+            self._tell(Tried(asked.seq, True, unloaded=gone))
+        except HoustonError as problem:
+            self._tell(Tried(asked.seq, False, _sentence(problem)))
+        except Exception as problem:  # noqa: BLE001 whoever asked must hear of it
+            LOGGER.exception("an activation failed")
+            self._tell(Tried(asked.seq, False, f"{type(problem).__name__}: {problem}"))
+
+    def _load(
+        self, asked: Activation, policy: Policy, server: loading.Server, folder: Path
+    ) -> tuple[str, ...]:
+        with Reader(self._home) as reader:
+            uses = reader.run(policies.uses())
+            earlier = reader.run(policies.activations(asked.engine))
+        used = {one.policy: one.rollouts for one in uses if one.engine == asked.engine}
+        order = {one.policy: one.seq for one in earlier if one.state == "active"}
+        return loading.load(server, policy.name, folder, used, order)
+
+    def _check_base(
+        self, asked: Activation, policy: Policy, engine: Engine, server: loading.Server
+    ) -> None:
+        """Raise HoustonError unless the engine samples from the model that the policy changes."""
+        folder = model_folder(engine)
+        if folder is None and policy.kind == "lora":
+            root = loading.card(server).root
+            folder = Path(root) if root and Path(root).is_dir() else None
+        if folder is None:
+            raise HoustonError(
+                f"What engine {asked.engine} serves cannot be compared with {policy.base}: its "
+                "model is no folder of this machine.",
+                next=f"Set `engines.{asked.engine}.model` to the folder.",
+            )
+        if model_hash(folder, self._home) != policy.base_hash:
+            raise HoustonError(
+                f"Engine {asked.engine} serves {folder}, which is not the model that {policy.name} "
+                f"was trained from ({policy.base})."
+            )
+
+    def _loaded_engine(self, name: str) -> Engine:
+        return engine_of(self._loaded, name)
+
+    def _let_go(self, used: set[str], asked: list[Activation]) -> None:
+        """End engines of full weights that nobody uses any more: their GPUs are wanted."""
+        wanted = used | set(self.active.values()) | {one.policy for one in asked}
+        for name in self._own - wanted:
+            LOGGER.info("engine %s is not used any more: it ends", name)
+            self._own.discard(name)
+            self._engines.drop(name)
+
+
+def _fits(name: str, engine: Engine, policy: Policy) -> None:
+    """Raise HoustonError for an engine of a kind that cannot sample with the policy."""
+    kinds = ("embedded", "vllm") if policy.kind == "full" else ("embedded", "vllm", "token")
+    if engine.kind not in kinds or (policy.kind == "full" and not is_child(engine)):
+        why = (
+            "only a child of the daemon can be started with full weights"
+            if policy.kind == "full" and engine.kind in KINDS
+            else f"engines of kind {engine.kind} take no policies"
+        )
+        raise HoustonError(f"Engine {name} cannot sample with {policy.name}: {why}.")
+
+
+def _sentence(problem: HoustonError) -> str:
+    parts = (problem.cause, problem.next)
+    return " ".join(part for part in parts if part)

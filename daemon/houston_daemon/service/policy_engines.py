@@ -1,0 +1,53 @@
+"""Engines by name, those of full weights among them: named after the policy, made as its base's.
+
+`policy@3` with full weights has an engine of its own: kind, command, GPUs and settings of the
+engine for which it was activated, with its own folder as the model.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.engines.model import model_path
+from houston_daemon.recorder.people.policies import full_settings
+from houston_shared.config import Engine, Loaded
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.policy_names import policies_folder
+from houston_shared.store.queries import policies
+from houston_shared.store.reader import Reader
+
+
+def engine_of(loaded: Loaded, name: str) -> Engine:
+    """The engine called `name`. Raises ConfigurationError where there is none."""
+    if "@" not in name or name in loaded.config.engines:
+        return loaded.engine(name)
+    try:
+        with Reader(loaded.home) as reader:
+            found = reader.run(policies.full_engine(name))
+    except HoustonError as problem:
+        raise ConfigurationError(str(problem)) from problem
+    if found is None:
+        return loaded.engine(name)
+    policy, like = found
+    settings = full_settings(
+        msgspec.to_builtins(engine_of(loaded, like)),
+        policy,
+        str(policies_folder(loaded.home) / policy.folder),
+    )
+    del settings["own_policy"]
+    return msgspec.convert(settings, Engine)
+
+
+def is_child(engine: Engine) -> bool:
+    """Whether the daemon starts this engine itself."""
+    return engine.kind in ("embedded", "vllm") and not engine.url
+
+
+def model_folder(engine: Engine) -> Path | None:
+    """Where the model of a child of ours lies; None where only the server knows."""
+    if engine.model and Path(engine.model).is_dir():
+        return Path(engine.model)
+    for word in engine.command:
+        if (Path(word) / "config.json").is_file():
+            return Path(word)
+    return None if engine.model or engine.command or engine.url else model_path()

@@ -1,0 +1,78 @@
+"""How a trainer is started: its command, its environment, where its output goes, its mark."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from houston_shared import training_progress
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_names import training_folder
+
+CHILD = "houston_daemon.service.trainer_child"
+MARK = "HOUSTON_TRAINER"
+"""Environment variable by which what a trainer left is found."""
+
+
+def start(
+    loaded: Loaded, run: str, kind: str, gpus: int, visible: dict[str, str], seconds: float
+) -> "subprocess.Popen[bytes]":
+    """Start it, tied to this thread. Raises HoustonError and OSError.
+
+    gpus, visible: how many it has, and the environment in which it sees them. seconds: what it has
+    to leave when it is asked to.
+    """
+    home = loaded.home
+    folder = training_progress.folder(home, run)
+    environment = {
+        **os.environ,
+        **visible,
+        "HOUSTON_HOME": str(home.path),
+        MARK: str(folder),
+    }
+    if loaded.source != "defaults":
+        environment["HOUSTON_CONFIG"] = loaded.source
+    words = [sys.executable, "-m", CHILD, str(os.getpid()), str(seconds)]
+    fd = os.open(output(home, run), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            [*words, *_command(kind, folder, gpus)],
+            stdin=subprocess.DEVNULL,
+            stdout=fd,
+            stderr=fd,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+    finally:
+        os.close(fd)
+
+
+def output(home: Home, run: str) -> Path:
+    """What its processes print; its own log is `log.txt` beside it."""
+    return training_progress.folder(home, run) / "output.txt"
+
+
+def mark(home: Home, run: str) -> bytes:
+    """What the environment of its processes has."""
+    return f"{MARK}={training_progress.folder(home, run)}".encode()
+
+
+def marks(home: Home) -> list[bytes]:
+    """Of every run that has a folder."""
+    folders = training_folder(home).glob("*")
+    return [mark(home, folder.name) for folder in folders if folder.is_dir()]
+
+
+def _command(kind: str, folder: Path, gpus: int) -> list[str]:
+    """What trains; a package of the trainer may know better (`launch.command`)."""
+    package = f"houston_daemon.training.{kind}"
+    if importlib.util.find_spec(package) is None:
+        raise HoustonError(f"This Houston has no trainer {kind}.", code=ExitCode.CONFIGURATION)
+    if importlib.util.find_spec(f"{package}.launch") is not None:
+        launch = importlib.import_module(f"{package}.launch")
+        return [str(word) for word in launch.command(folder, gpus)]
+    return [sys.executable, "-m", package, str(folder)]

@@ -1,0 +1,239 @@
+"""Training runs as children of the daemon: started, looked after, started again, ended with it.
+
+A run is state in the journal, and its checkpoints are files: a trainer that was killed, or ended
+with the daemon, is started again and goes on from its last checkpoint. What it computes is its own
+business; here is when it may run, on which GPUs, and what its end means.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from houston_daemon.engines.process import end_marked
+from houston_daemon.recorder.protocol import RecorderHandle
+from houston_daemon.service import trainer_command
+from houston_daemon.service.gpus import GpuLedger
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.log import LOGGER, last_line
+from houston_daemon.service.trainer_gpus import TrainerGpus
+from houston_shared import training_progress
+from houston_shared.config import Loaded
+from houston_shared.errors import HoustonError
+from houston_shared.store.bodies_training import RunState, TrainingAsked
+from houston_shared.store.queries import training_runs
+from houston_shared.store.queries.training_runs import TrainingRun
+from houston_shared.store.reader import Reader
+
+CRASHES = 3
+"""Ends without a word, one after the other and without a step in between, before a run fails."""
+LONGEST_DELAY_SECONDS = 60.0
+SWEEP_SECONDS = 2.0
+"""What a killed process may take to be gone."""
+LEAVE_SECONDS = 30.0
+"""What a cancelled trainer has to write a checkpoint and leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerEnded:
+    """A trainer's process ended."""
+
+    run: str
+    pid: int
+
+
+@dataclass(slots=True)
+class _Child:
+    process: "subprocess.Popen[bytes]"
+    ending: str = ""
+    """Who wants it ended; empty while nobody does."""
+
+
+@dataclass(slots=True)
+class _Crashes:
+    count: int
+    step: int
+    """How far it had come at the last of them."""
+    not_before: float
+
+
+class Trainers:
+    """All training runs of one daemon; used from the supervisor's thread only."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        recorder: RecorderHandle,
+        inbox: Inbox,
+        ledger: GpuLedger,
+        engines: Callable[[], Collection[str]],
+    ) -> None:
+        """engines: names of the engines that run now."""
+        self._loaded = loaded
+        self._home = loaded.home
+        self._recorder = recorder
+        self._inbox = inbox
+        self._gpus = TrainerGpus(loaded, ledger, engines)
+        self._children: dict[str, _Child] = {}
+        self._crashes: dict[str, _Crashes] = {}
+        self._runs: list[TrainingRun] = []
+        self._leaving = False
+        self._swept = False
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def look(self, now: float) -> None:
+        """Start what may run, end what was cancelled. Raises HoustonError."""
+        if self._leaving:
+            return
+        with Reader(self._home) as reader:
+            self._runs = [
+                run for run in reader.run(training_runs.every(unfinished=True)) if not run.alone
+            ]
+        for run in self._runs:
+            if run.cancelling:
+                self._cancel(run)
+            elif run.id not in self._children and self._turn(run, now):
+                self._start(run)
+
+    def told(self) -> dict[str, str]:
+        """Run → how far it has come, for the status."""
+        return {run.id: self._words(run) for run in self._runs}
+
+    def troubles(self, now: float) -> dict[str, str]:
+        """Trainers that keep ending, for the status."""
+        return {
+            f"training {run}": f"ended {one.count} times without a word; again in "
+            f"{max(0.0, one.not_before - now):.0f} s"
+            for run, one in self._crashes.items()
+            if run not in self._children and one.count
+        }
+
+    def ended(self, event: TrainerEnded, now: float) -> None:
+        """Take note of an end."""
+        child = self._children.get(event.run)
+        if child is None or child.process.pid != event.pid:
+            return
+        code = child.process.wait()
+        del self._children[event.run]
+        end_marked(trainer_command.mark(self._home, event.run), 2.0)
+        self._gpus.free(event.run)
+        if self._leaving:
+            return
+        try:
+            self._conclude(event.run, code, child.ending, now)
+        except HoustonError as problem:  # a full disk: it is started again, and ends again
+            LOGGER.warning("training %s: %s", event.run, problem)
+
+    def leave(self) -> None:
+        """Ask all to write a checkpoint and end; they go on at the next start."""
+        self._leaving = True
+        for child in self._children.values():
+            _signal(child, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End all at once."""
+        self._leaving = True
+        for child in self._children.values():
+            try:
+                os.killpg(child.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _turn(self, run: TrainingRun, now: float) -> bool:
+        """Whether it may start: after a crash not at once, and on the CPU one at a time."""
+        crashes = self._crashes.get(run.id)
+        if crashes and now < crashes.not_before:
+            return False
+        asked = self._asked(run)
+        if asked is None:
+            self._moved(run.id, "failed", "what was asked of it is lost")
+            return False
+        others = [one for one in self._children if not self._gpus.of(one)]
+        if not asked.gpus and others:
+            self._moved(run.id, "queued", f"waits for training {others[0]} to end")
+            return False
+        said = self._gpus.lease(run.id, asked.gpus, asked.share_gpus)
+        if said:
+            self._moved(run.id, "queued" if said.waits else "failed", said.why)
+        return said is None
+
+    def _start(self, run: TrainingRun) -> None:
+        if not self._swept:
+            for mark in trainer_command.marks(self._home):
+                # What a daemon that died has left: nothing may write beside ours.
+                end_marked(mark, SWEEP_SECONDS)
+            self._swept = True
+        asked = self._asked(run)
+        gpus = asked.gpus if asked else 0
+        folder = training_progress.folder(self._home, run.id)
+        try:
+            process = trainer_command.start(
+                self._loaded, run.id, run.kind, gpus, self._gpus.visible(run.id), LEAVE_SECONDS
+            )
+            self._inbox.watch(os.pidfd_open(process.pid), TrainerEnded(run.id, process.pid))
+        except (OSError, HoustonError) as problem:
+            self._gpus.free(run.id)
+            self._moved(run.id, "failed", f"it cannot be started: {problem}")
+            return
+        self._children[run.id] = _Child(process)
+        LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
+        self._recorder.training_moved(run.id, "running", "", start=True)
+
+    def _cancel(self, run: TrainingRun) -> None:
+        child = self._children.get(run.id)
+        if child is None:
+            self._moved(run.id, "cancelled", "")
+        elif not child.ending:
+            child.ending = run.cancelling
+            _signal(child, signal.SIGTERM)
+
+    def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
+        """What the end of a process means for its run."""
+        progress = training_progress.read(self._home, run)
+        said = progress.message if progress else ""
+        LOGGER.info("training %s: its process ended with exit code %s", run, code)
+        if ending:
+            self._moved(run, "cancelled", "")
+        elif code == 0:
+            self._moved(run, "finished", "")
+        elif progress and progress.state == "failed":
+            self._moved(run, "failed", said or f"it ended with exit code {code}")
+        else:
+            self._crashed(run, code, progress.step if progress else 0, now)
+
+    def _crashed(self, run: str, code: int, step: int, now: float) -> None:
+        before = self._crashes.get(run)
+        count = before.count + 1 if before and before.step == step else 1
+        line = last_line(trainer_command.output(self._home, run)) or "it wrote nothing"
+        how = f"signal {code - 128}" if code > 128 else f"exit code {code}"
+        if count >= CRASHES:
+            del self._crashes[run]
+            self._moved(run, "failed", f"it ended {count} times ({how}): {line}")
+            return
+        delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (count - 1))
+        self._crashes[run] = _Crashes(count, step, now + delay)
+        LOGGER.warning("training %s ended (%s): %s; again in %.0f s", run, how, line, delay)
+
+    def _moved(self, run: str, state: RunState, reason: str) -> None:
+        self._recorder.training_moved(run, state, reason)
+
+    def _words(self, run: TrainingRun) -> str:
+        if run.id not in self._children:
+            return f"{run.state}: {run.reason}" if run.reason else run.state
+        return training_progress.words(training_progress.read(self._home, run.id))
+
+    def _asked(self, run: TrainingRun) -> TrainingAsked | None:
+        with Reader(self._home) as reader:
+            return reader.run(training_runs.asked(run))
+
+    def next_due(self, now: float) -> float | None:
+        """When a crashed one is started again, monotonic; None where none waits."""
+        return min((one.not_before for one in self._crashes.values()), default=None)
+
+
+def _signal(child: _Child, number: signal.Signals) -> None:
+    if child.process.poll() is None:
+        child.process.send_signal(number)

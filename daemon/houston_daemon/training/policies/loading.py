@@ -1,0 +1,147 @@
+"""Having an engine sample with a policy: its adapter is loaded while it runs, and tried.
+
+Speaks vLLM's calls (`/v1/load_lora_adapter`), which the embedded server answers alike. Blocks; runs
+in a thread. Which engine, and what else must be true, is decided elsewhere.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from houston_daemon.training.policies import live
+from houston_shared.errors import HoustonError
+
+SECONDS = 300.0
+"""For one answer: a large adapter from a slow disk, and a first token behind long prompts."""
+
+
+class Server(NamedTuple):
+    """Where an engine answers."""
+
+    name: str
+    url: str
+    """With or without `/v1`."""
+    key: str = ""
+    limit: int = 0
+    """Adapters that it holds at once; 0 where nobody knows."""
+
+
+class Card(NamedTuple):
+    """What a server says that it serves."""
+
+    model: str
+    root: str
+    """Where its weights lie, on its own machine."""
+    adapters: tuple[str, ...]
+
+
+def key_of(variable: str) -> str:
+    """The key in an environment variable; empty without one."""
+    return os.environ.get(variable, "") if variable else ""
+
+
+def card(server: Server) -> Card:
+    """Its model and adapters. Raises HoustonError when it does not say."""
+    with _client(server) as http:
+        return _card(server, http)
+
+
+def load(
+    server: Server,
+    policy: str,
+    folder: Path,
+    used: Mapping[str, Collection[str]],
+    order: Mapping[str, int],
+) -> tuple[str, ...]:
+    """Load an adapter and sample one token with it; returns what had to leave for it.
+
+    used: policy → rollouts of this engine that have not ended. order: policy → when it was last
+    activated. Raises HoustonError: then what the engine has is what it needs, as before.
+    """
+    with _client(server) as http:
+        there = sorted(_card(server, http).adapters, key=lambda name: order.get(name, 0))
+        gone = () if policy in there else live.unload(server.limit, policy, there, used)
+        for name in gone:
+            _post(server, http, "unload_lora_adapter", {"lora_name": name})
+        if policy not in there:
+            said = {"lora_name": policy, "lora_path": str(folder)}
+            _post(server, http, "load_lora_adapter", said)
+        try:
+            _try(server, http, policy)
+        except HoustonError:
+            if policy not in there:
+                _post(server, http, "unload_lora_adapter", {"lora_name": policy})
+            raise
+    return gone
+
+
+def try_model(server: Server) -> None:
+    """Sample one token with what it serves itself. Raises HoustonError."""
+    with _client(server) as http:
+        _try(server, http, _card(server, http).model)
+
+
+def _client(server: Server) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
+    base = server.url.rstrip("/").removesuffix("/v1")
+    return httpx.Client(base_url=base, headers=headers, timeout=SECONDS, trust_env=False)
+
+
+def _card(server: Server, http: httpx.Client) -> Card:
+    answer = _asked(server, http, "GET", "/v1/models", None)
+    models: list[dict[str, Any]] = answer.get("data") or [{}]
+    own = next((one for one in models if not one.get("parent")), models[0])
+    adapters = tuple(str(one["id"]) for one in models if one.get("parent"))
+    return Card(str(own.get("id", "")), str(own.get("root") or ""), adapters)
+
+
+def _try(server: Server, http: httpx.Client, model: str) -> None:
+    """One token; what is in the server by name only fails here."""
+    body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0.0, "logprobs": 0}
+    answer = _asked(server, http, "POST", "/v1/completions", body)
+    logprobs = (answer.get("choices") or [{}])[0].get("logprobs") or {}
+    values = logprobs.get("token_logprobs") or [None]
+    if not isinstance(values[0], (int, float)) or values[0] != values[0]:
+        raise HoustonError(
+            f"Engine {server.name} samples nothing usable with {model}: the log-probability of its "
+            f"first token is {values[0]}."
+        )
+
+
+def _post(server: Server, http: httpx.Client, call: str, body: dict[str, str]) -> None:
+    answer = _sent(server, http, "POST", f"/v1/{call}", body)
+    known = answer.status_code == 400 and "already" in answer.text
+    missing = call.startswith("unload") and answer.status_code == 404
+    if not answer.is_success and not known and not missing:
+        raise _refused(server, answer)
+
+
+def _asked(
+    server: Server, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None
+) -> dict[str, Any]:
+    answer = _sent(server, http, method, path, body)
+    if not answer.is_success:
+        raise _refused(server, answer)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _sent(
+    server: Server, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None
+) -> httpx.Response:
+    try:
+        return http.request(method, path, json=body)
+    except httpx.HTTPError as problem:
+        why = str(problem) or type(problem).__name__
+        raise HoustonError(f"Engine {server.name} does not answer: {why}.") from problem
+
+
+def _refused(server: Server, answer: httpx.Response) -> HoustonError:
+    try:
+        said = answer.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        said = answer.text
+    return HoustonError(f"Engine {server.name} refuses: {str(said)[:300]}")
