@@ -11,7 +11,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from houston_daemon.dialects.protocol import Piece
-from houston_daemon.rollout.cutting import cut
+from houston_daemon.rollout.cutting import OBSERVATION, cut
 from houston_shared.errors import ConfigurationError
 
 
@@ -53,13 +53,16 @@ class Tokens:
         """Tokens of content."""
         return len(self._content(text))
 
-    def cut(self, text: str, limit: int) -> str:
-        """`text` with its middle left out where it has more than `limit` tokens; says so."""
+    def cut(self, text: str, limit: int, what: str = OBSERVATION) -> str:
+        """`text` with its middle left out where it has more than `limit` tokens; says so.
+
+        what: what was too long, for the note.
+        """
         if len(text) <= limit:  # a token is never less than a character here
             return text
         self._tokenizer.encode_special_tokens = True
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        return cut(text, limit, offsets)
+        return cut(text, limit, offsets, what)
 
     def _markup(self, text: str) -> list[int]:
         self._tokenizer.encode_special_tokens = False
@@ -87,10 +90,10 @@ class Characters:
         """About how many tokens `text` has."""
         return len(text.encode("utf-8", "replace")) // 4 + 1
 
-    def cut(self, text: str, limit: int) -> str:
+    def cut(self, text: str, limit: int, what: str = OBSERVATION) -> str:
         """`text` with its middle left out where it has more than about `limit` tokens."""
         if self.count(text) <= limit:
             return text
         width = max(1, len(text) * 4 // len(text.encode("utf-8", "replace")))
         offsets = [(start, start + width) for start in range(0, len(text), width)]
-        return cut(text, limit, offsets)
+        return cut(text, limit, offsets, what)

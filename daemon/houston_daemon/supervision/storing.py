@@ -1,16 +1,14 @@
-"""Verdicts of rules or a judge on their way to the recorder: only what differs from before is said.
+"""A judge's verdicts on their way to the recorder: only what differs from before is said.
 
-A run replaces what its source said before, exactly: a step that is not named any more becomes
+A run replaces what a judge said before, exactly: a step that is not named any more becomes
 undecided. What people said is neither read nor touched. A message that is sent again after a lost
 answer changes nothing, and a run that was broken off is completed by the next.
 """
 
-import hashlib
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from houston_shared.config import Loaded
 from houston_shared.secret_values import redact
@@ -22,52 +20,38 @@ from houston_shared.store.reader import Reader
 from houston_shared.wire import StoreVerdicts
 from houston_shared.wire_people import RANGES, REASON_LIMIT, STEPS, JudgedSteps, Judgement
 
-Source = Literal["rule", "judge"]
+MAYBE = "Some verdicts may have been stored."
 
 
 class Said(NamedTuple):
-    """What a source says of one step now."""
+    """What rules or a judge say of one step now."""
 
     verdict: Judgement
     reason: str = ""
-
-
-class Stored(NamedTuple):
-    """What was sent."""
-
-    changed: int
-    """Steps of which something else is said than before."""
-    messages: int
 
 
 def store(
     loaded: Loaded,
     reader: Reader,
     rollout: str,
-    source: Source,
     by: str,
     steps: Sequence[int],
     said: Mapping[int, Said],
-) -> Stored:
-    """Have the recorder keep what `source` says of `steps` of a rollout, all of them.
+) -> int:
+    """Have the recorder keep what a judge says of `steps` of a rollout, all of them.
 
-    by: who speaks, `rules` or `judge:` and more. said: by step; of others nothing is said any more.
-    Raises DaemonNotRunning and HoustonError with the daemon's words.
+    by: `judge:` and more. said: by step; of others nothing is said any more. Returns of how many
+    steps something else is said than before. Raises DaemonNotRunning and HoustonError with the
+    daemon's words.
     """
-    before = reader.run(_before(rollout, source))
+    before = reader.run(_before(rollout))
     ranges = list(runs(different(before, by, steps, said)))
-    parts = list(_messages(ranges))
-    for part in parts:
+    for part in _messages(ranges):
         message = StoreVerdicts(
-            request=_request(rollout, source, by, before, part),
-            rollout=rollout,
-            source=source,
-            by=by,
-            steps=tuple(part),
+            request=uuid.uuid4().hex, rollout=rollout, source="judge", by=by, steps=tuple(part)
         )
-        maybe, look = "Some verdicts may have been stored.", f"houston verdict {rollout}"
-        send(loaded.home, message, maybe, look)
-    return Stored(sum(one.last - one.first + 1 for one in ranges), len(parts))
+        send(loaded.home, message, MAYBE, f"houston verdict {rollout}")
+    return sum(one.last - one.first + 1 for one in ranges)
 
 
 def different(
@@ -109,19 +93,6 @@ def _messages(ranges: Sequence[JudgedSteps]) -> Iterator[Sequence[JudgedSteps]]:
         yield part
 
 
-def _before(rollout: str, source: Source) -> Plan[dict[int, Given]]:
+def _before(rollout: str) -> Plan[dict[int, Given]]:
     standing = yield from verdicts.standing(rollout)
-    return {step: one for step, given in standing.items() for one in given if one.source == source}
-
-
-def _request(
-    rollout: str,
-    source: Source,
-    by: str,
-    before: Mapping[int, Given],
-    part: Sequence[JudgedSteps],
-) -> str:
-    """Idempotency key: the same words over the same past are the same message."""
-    past = sorted(one.seq for one in before.values())
-    told = msgspec.json.encode((rollout, source, by, past, list(part)))
-    return hashlib.sha256(told).hexdigest()[:32]
+    return {step: one for step, given in standing.items() for one in given if one.source == "judge"}

@@ -19,6 +19,8 @@ LONGEST = 400
 STEP_TOKENS, FRAME_TOKENS = 96, 32
 """Tokens that the answer for one step may take, and the braces around all."""
 TOOL = "judge_steps"
+TRIES = 64
+"""Braces of a text that may turn out to begin no object: each costs the reading of what follows."""
 
 
 class Judged(NamedTuple):
@@ -124,7 +126,7 @@ def _object(text: str, steps: Sequence[int], problems: list[str]) -> dict[str, A
 def _objects(text: str, problems: list[str]) -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     at = text.find("{")
-    while at >= 0:
+    while at >= 0 and len(problems) < TRIES:
         try:
             made, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as problem:

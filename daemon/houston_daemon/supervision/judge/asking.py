@@ -81,11 +81,15 @@ class Asking:
     def __init__(
         self, desk: Desk, template: Template, settings: Judge, cache: Cache | None, cost: Cost
     ) -> None:
-        self._desk = desk
-        self._template = template
+        self.desk = desk
+        self.template = template
         self._settings = settings
         self._cache = cache
         self._cost = cost
+
+    def known(self, window: Window) -> bool:
+        """Whether its answer was kept from before."""
+        return self._cache is not None and self._cache.get(self._key(window)) is not None
 
     async def decide(self, window: Window) -> Decided:
         """Verdicts on the window's steps. Raises EngineUnavailable, and OSError of the cache."""
@@ -104,7 +108,7 @@ class Asking:
         asked = ", ".join(map(str, window.judged))
         message = window.message
         spent = Kept(
-            answer="", engine=self._desk.name, template=self._template.digest,
+            answer="", engine=self.desk.name, template=self.template.digest,
             prompt_tokens=0, sampled_tokens=0, seconds=0.0, tries=0,
         )  # fmt: skip
         for number in range(1, self._settings.tries + 1):
@@ -122,24 +126,24 @@ class Asking:
             self._cost.unusable += 1
             problem = _cut_off(sampled, reading.problem)
             best = Reading({**best.steps, **reading.steps}, problem)
-            message = f"{window.message}\n\n{self._template.once_more(problem, asked)}"
+            message = f"{window.message}\n\n{self.template.once_more(problem, asked)}"
         undecided = [step for step in window.judged if step not in best.steps]
         return Decided(window, best.steps, best.problem if undecided else "")
 
     async def _sample(self, window: Window, message: str) -> tuple[Sampled, int]:
         """One request, and the tokens of its prompt."""
-        ids = self._desk.encoded(window.system, message)
+        ids = self.desk.encoded(window.system, message)
         size = self._size(window, message) if ids is None else len(ids)
-        request = self._request(window, message, ids, self._desk.window - size)
+        request = self._request(window, message, ids, self.desk.window - size)
         if request.max_tokens < 1:
             raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
         self._cost.requests += 1
-        return await self._desk.engine.sample(request, asyncio.Event()), size
+        return await self.desk.engine.sample(request, asyncio.Event()), size
 
     def _request(
         self, window: Window, message: str, ids: tuple[int, ...] | None, room: int
     ) -> SampleRequest:
-        desk = self._desk
+        desk = self.desk
         stops = desk.dialect.stop_tokens if desk.dialect else ()
         found = [desk.tokens.id_of(stop) for stop in stops if isinstance(desk.tokens, Tokens)]
         extra = REASONING_TOKENS if desk.reasoning else 0
@@ -164,7 +168,7 @@ class Asking:
     def _count(self, spent: Kept, sampled: Sampled, prompt: int, tries: int) -> Kept:
         """Add a request to the sums; what this window has cost so far."""
         told = sampled.token_ids
-        answered = self._desk.tokens.count(str(_answer(sampled))) if told is None else len(told)
+        answered = self.desk.tokens.count(str(_answer(sampled))) if told is None else len(told)
         self._cost.about |= told is None
         self._cost.prompt_tokens += prompt
         self._cost.sampled_tokens += answered
@@ -178,13 +182,13 @@ class Asking:
         )
 
     def _size(self, window: Window, message: str) -> int:
-        return window.tokens + self._desk.tokens.count(message[len(window.message) :])
+        return window.tokens + self.desk.tokens.count(message[len(window.message) :])
 
     def _key(self, window: Window) -> str:
-        desk = self._desk
+        desk = self.desk
         return key(
             {
-                "template": self._template.digest,
+                "template": self.template.digest,
                 "engine": desk.name,
                 "model": desk.model,
                 "policy": desk.policy,

@@ -37,9 +37,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     format: int
-    kept: Kept
+    kept: msgspec.Raw
     sha256: str
-    """Of `kept` as JSON."""
+    """Of the bytes of `kept`."""
 
 
 def key(parts: Mapping[str, Any]) -> str:
@@ -57,16 +57,18 @@ class Cache:
         """The answer to a question; None where there is none, or its file is not sound."""
         try:
             found = msgspec.json.decode(self._file(name).read_bytes(), type=_File)
+            if found.format != FORMAT or found.sha256 != _digest(found.kept):
+                return None
+            return msgspec.json.decode(found.kept, type=Kept)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-        sound = found.format == FORMAT and found.sha256 == _digest(found.kept)
-        return found.kept if sound else None
 
     def put(self, name: str, kept: Kept) -> None:
         """Keep an answer; once this returns it outlives a power cut. Raises OSError."""
         file = self._file(name)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        data = msgspec.json.encode(_File(format=FORMAT, kept=kept, sha256=_digest(kept)))
+        raw = msgspec.Raw(msgspec.json.encode(kept))
+        data = msgspec.json.encode(_File(format=FORMAT, kept=raw, sha256=_digest(raw)))
         beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -84,8 +86,8 @@ class Cache:
         return self._folder / name[:2] / f"{name}.json"
 
 
-def _digest(kept: Kept) -> str:
-    return hashlib.sha256(msgspec.json.encode(kept)).hexdigest()
+def _digest(kept: msgspec.Raw) -> str:
+    return hashlib.sha256(bytes(kept)).hexdigest()
 
 
 def _sync(folder: Path) -> None:

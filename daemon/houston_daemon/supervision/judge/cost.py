@@ -29,6 +29,17 @@ class Cost:
     seconds: float = 0.0
     """Of all requests together; several run at once."""
 
+    def add(self, other: "Cost") -> None:
+        """Add another's sums."""
+        self.windows += other.windows
+        self.cached += other.cached
+        self.requests += other.requests
+        self.unusable += other.unusable
+        self.prompt_tokens += other.prompt_tokens
+        self.sampled_tokens += other.sampled_tokens
+        self.about |= other.about
+        self.seconds += other.seconds
+
     def price(self, settings: Judge) -> float | None:
         """What the requests cost; None where no price is named."""
         if not (settings.price_prompt or settings.price_sampled):

@@ -8,7 +8,9 @@ from typing import Any
 
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.engines.choose import choose_engine
+from houston_daemon.engines.model import model_path
 from houston_daemon.engines.protocol import Engine
+from houston_daemon.engines.token import TokenEngine
 from houston_daemon.rollout.begin import tokenizer_file
 from houston_daemon.rollout.tokens import Characters, Tokens
 from houston_daemon.supervision.judge.asking import Desk
@@ -16,19 +18,25 @@ from houston_daemon.supervision.judge.asking import Desk
 UNKNOWN_WINDOW = 32_768
 """Taken for a chat endpoint whose window nobody says."""
 
+NOWHERE = "http://127.0.0.1:9"
+"""Stands for the address of a child that does not run."""
+
 
 @contextlib.asynccontextmanager
 async def at(
-    name: str, settings: Mapping[str, Any], policy: str = "", window: int = 0
+    name: str, settings: Mapping[str, Any], policy: str = "", window: int = 0, ask: bool = True
 ) -> AsyncIterator[Desk]:
     """A desk at the engine that `settings` describe, once it answers.
 
-    window: most tokens that are used of the engine's own; 0 for all. Raises EngineUnavailable and
-    ConfigurationError.
+    window: most tokens that are used of the engine's own; 0 for all. ask: without, nobody is asked
+    there and the engine may be down; sizes are what the configuration says. Raises
+    EngineUnavailable and ConfigurationError.
     """
-    engine = choose_engine(settings, None, name)
+    url = settings.get("url") or NOWHERE
+    engine = choose_engine({**settings, "url": url}, None, name)
     try:
-        await engine.ready()
+        if ask:
+            await engine.ready()
         yield made(name, engine, settings, policy, window)
     finally:
         await engine.close()
@@ -64,5 +72,9 @@ def _configured(settings: Mapping[str, Any]) -> int:
 
 
 def _model(engine: Engine, settings: Mapping[str, Any]) -> str:
-    """What the cache calls the model: as configured, else as the server names it."""
-    return str(settings.get("model") or getattr(engine, "model", "") or "")
+    """The model for the cache: as configured, a child's folder, or as the server names it."""
+    if configured := settings.get("model"):
+        return str(configured)
+    if settings.get("kind") in ("embedded", "vllm") and not settings.get("command"):
+        return str(model_path())
+    return engine.model if isinstance(engine, TokenEngine) else ""

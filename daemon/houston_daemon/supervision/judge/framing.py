@@ -41,7 +41,7 @@ class Counting(Protocol):
         """Tokens of a text."""
         ...
 
-    def cut(self, text: str, limit: int) -> str:
+    def cut(self, text: str, limit: int, what: str) -> str:
         """The text with its middle left out where it has more than `limit` tokens; says so."""
         ...
 
@@ -86,10 +86,11 @@ def shown(step: StepRecord, tokens: Counting, limit: int) -> Shown:
     if tokens.count(text) <= limit:
         return Shown(step.step, text, True)
     room = max(3, limit - tokens.count(_joined("", "", "", said)))
-    thought = tokens.cut(thought, max(1, int(room * THOUGHT)))
-    calls = tokens.cut(calls, max(1, int(room * CALLS)))
+    thought = tokens.cut(thought, max(1, int(room * THOUGHT)), "the thought")
+    calls = tokens.cut(calls, max(1, int(room * CALLS)), "the action")
     left = room - tokens.count(thought) - tokens.count(calls)
-    return Shown(step.step, _joined(thought, calls, tokens.cut(seen, max(1, left)), said), False)
+    seen = tokens.cut(seen, max(1, left), "the observation")
+    return Shown(step.step, _joined(thought, calls, seen, said), False)
 
 
 def framed(steps: Sequence[Shown], context: Callable[[int], bool], key: str) -> str:

@@ -7,13 +7,16 @@ the rule's reason. Nothing is stored here, and people's verdicts are neither rea
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from houston_daemon.supervision import ruling
 from houston_daemon.supervision.judge.answers import Judged
 from houston_daemon.supervision.judge.asking import Asking, Decided, Desk
 from houston_daemon.supervision.judge.template import Template
 from houston_daemon.supervision.judge.windows import Planner, Window
 from houston_daemon.supervision.trace import Trace
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,9 @@ class Verdicts:
     """Steps that the judge did not see whole."""
 
 
-def own_steps(trace: Trace) -> list[int]:
-    """Steps that are judged: of a branch not those that it shares, which are its parent's."""
-    return [one.step for one in trace.steps if not one.inherited]
-
-
 def windows(trace: Trace, template: Template, desk: Desk) -> list[Window]:
     """The windows of a rollout. Raises ConfigurationError where they are too small."""
-    steps = own_steps(trace)
+    steps = ruling.own_steps(trace)
     if not steps:
         return []
     return list(Planner(trace, template, desk.tokens, desk.room).windows(steps))
@@ -63,7 +61,7 @@ async def judge(
         done(decided)
         return decided
 
-    found = await _all([one(window) for window in asked])
+    found = await all_of([one(window) for window in asked])
     steps = {step: judged for decided in found for step, judged in decided.steps.items()}
     kept = [step for step in errors if step in steps and steps[step].verdict == "keep"]
     steps |= {step: Judged("mask", f"{errors[step]}; the judge would keep it") for step in kept}
@@ -77,8 +75,8 @@ async def judge(
     )
 
 
-async def _all(asked: Sequence[Coroutine[Any, Any, Decided]]) -> list[Decided]:
-    """All answers, or the first failure once nothing runs any more."""
+async def all_of(asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, or the first failure once nothing runs any more."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return await asyncio.gather(*tasks)

@@ -25,7 +25,7 @@ class Surroundings:
         self._trace = trace
         self._tokens = tokens
         self._window = window
-        self._task = tokens.cut(harmless(trace.instructions), int(window * TASK))
+        self._task = tokens.cut(harmless(trace.instructions), int(window * TASK), "the task")
         self._guidance = _guidance(trace, tokens, int(window * GUIDANCE))
         self._limits = _limits(trace)
         self._lines = {one.step: _line(trace, place) for place, one in enumerate(trace.seen)}

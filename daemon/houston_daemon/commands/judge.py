@@ -1,0 +1,163 @@
+"""`houston judge R…`: rules, then a model, say of each step whether it is worth learning."""
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.commands import judge_measured
+from houston_daemon.supervision.judge import desk, serving
+from houston_daemon.supervision.judge.results import Outcome, as_json, lines
+from houston_daemon.supervision.judge.session import Session, Wanted
+from houston_daemon.supervision.judge.template import PACKAGED, Template, load
+from houston_shared import out, secret_values
+from houston_shared.config import Loaded
+from houston_shared.config_judge import Judge
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.flags import whole
+from houston_shared.store import opening
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`R…`, what is asked for, how the judge is asked, `--json`."""
+    parser.add_argument("rollouts", nargs="*", metavar="R", help="rollouts, by id or a part of it")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--rules-only", action="store_true", help="ask no model")
+    what.add_argument(
+        "--no-rules", action="store_true", help="leave the rules' verdicts as they are"
+    )
+    what.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="how rules and judge agree with people, over R… or everything that people judged",
+    )
+    what.add_argument(
+        "--check-template",
+        action="store_true",
+        help="how many of the cases the engine judges as meant",
+    )
+    what.add_argument(
+        "--print-template", action="store_true", help="write out the packaged template, to edit"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="ask and store nothing; what it takes"
+    )
+    parser.add_argument("--engine", metavar="E", help="engine of the configuration that judges")
+    parser.add_argument(
+        "--policy", default="", metavar="NAME", help="an adapter that it has loaded"
+    )
+    parser.add_argument("--template", type=Path, metavar="FILE", help="the judge's words")
+    parser.add_argument("--cases", type=Path, metavar="DIR", help="cases for --check-template")
+    parser.add_argument(
+        "--concurrency", type=whole(1, 1_000), metavar="N", help="windows that are asked at once"
+    )
+    parser.add_argument(
+        "--window", type=whole(512, 10**7), metavar="TOKENS", help="most of the engine's window"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Judge, measure, or print."""
+    secret_values.install(loaded.config)
+    if arguments.print_template:
+        out.line(PACKAGED.read_text(encoding="utf-8").rstrip("\n"))
+        return int(ExitCode.DONE)
+    if arguments.calibrate:
+        return judge_measured.calibrate(loaded, _named(arguments, loaded), arguments.json)
+    settings = _settings(arguments, loaded)
+    template = load(_template(arguments, loaded))
+    if arguments.check_template:
+        return _check(arguments, loaded, settings, template)
+    if not arguments.rollouts:
+        raise HoustonError(
+            "Name the rollouts to judge.", "", "houston rollout list", ExitCode.USAGE
+        )
+    return _judge(arguments, loaded, settings, template)
+
+
+def _judge(
+    arguments: argparse.Namespace, loaded: Loaded, settings: Judge, template: Template
+) -> int:
+    named = _named(arguments, loaded)
+    wanted = Wanted(not arguments.no_rules, not arguments.rules_only, arguments.dry_run)
+    failed: list[str] = []
+
+    def done(one: Outcome) -> None:
+        if one.judge is not None and one.judge.windows and not one.judge.steps:
+            failed.append(one.rollout)
+        if arguments.json:
+            return out.json_line(as_json(one, settings, wanted.dry))
+        for line in lines(one, wanted.dry):
+            out.line(line)
+
+    session = Session(loaded, settings, wanted, template, None, out.note, done)
+    if not wanted.judge:
+        asyncio.run(session.run(named))
+        return int(ExitCode.DONE)
+    name, policy = settings.engine or loaded.config.default_engine, arguments.policy
+
+    async def asked(found: dict[str, Any]) -> None:
+        async with desk.at(name, found, policy, settings.window, not wanted.dry) as session.desk:
+            await session.run(named)
+
+    with _served(loaded, name, wanted.dry) as found:
+        asyncio.run(asked(found))
+    if not (arguments.json or wanted.dry):
+        out.note(session.cost.words(settings))
+    return int(ExitCode.FAILED if failed else ExitCode.DONE)
+
+
+def _check(
+    arguments: argparse.Namespace, loaded: Loaded, settings: Judge, template: Template
+) -> int:
+    name = settings.engine or loaded.config.default_engine
+    with _served(loaded, name, False) as found:
+        made = desk.at(name, found, arguments.policy, settings.window)
+        return judge_measured.check(
+            loaded, made, template, settings, arguments.cases, arguments.json
+        )
+
+
+@contextlib.contextmanager
+def _served(loaded: Loaded, name: str, dry: bool) -> Iterator[dict[str, Any]]:
+    """The engine's settings; unless nobody will be asked, once it answers."""
+    if dry:
+        yield msgspec.to_builtins(loaded.engine(name))
+        return
+    with serving.settings_of(loaded, name, out.note) as found:
+        yield found
+
+
+def _settings(arguments: argparse.Namespace, loaded: Loaded) -> Judge:
+    """`[judge]` with the flags laid over it."""
+    flags = {
+        "engine": arguments.engine,
+        "concurrency": arguments.concurrency,
+        "window": arguments.window,
+    }
+    given = {key: value for key, value in flags.items() if value is not None}
+    return msgspec.structs.replace(loaded.config.judge, **given)
+
+
+def _template(arguments: argparse.Namespace, loaded: Loaded) -> Path | None:
+    """The template's file; None for the packaged one."""
+    if arguments.template:
+        return Path(arguments.template)
+    configured = loaded.config.judge.template
+    return loaded.beside(configured) if configured else None
+
+
+def _named(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
+    """Whole ids of the rollouts that are meant, each once. Raises HoustonError."""
+    if not opening.written(loaded.home):
+        raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
+    with contextlib.closing(Reader(loaded.home)) as reader:
+        found = [reader.run(rollouts.rollout(name)).id for name in arguments.rollouts]
+    return list(dict.fromkeys(found))

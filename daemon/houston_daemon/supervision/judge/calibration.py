@@ -1,0 +1,85 @@
+"""Rules and judges beside people, over every step that a person judged.
+
+Rules are recomputed as they are today; what a judge said is read. A step that a branch shares is
+counted once, with its parent.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from houston_daemon.supervision import ruling
+from houston_daemon.supervision.judge.agreement import Agreement, compare
+from houston_daemon.supervision.rules import catalog
+from houston_daemon.supervision.trace import read
+from houston_shared.store.plan import Ask, Plan
+from houston_shared.store.queries import verdicts
+from houston_shared.store.reader import Reader
+
+RULES, JUDGE, BEFORE_PEOPLE = "all rules", "judge", "rules and judge"
+
+
+class Calibration(NamedTuple):
+    """How sources stand beside people."""
+
+    rollouts: int
+    """That hold a step which a person judged."""
+    steps: int
+    masked: int
+    """Of these, masked by people."""
+    by: Mapping[str, Agreement]
+    """Each rule as `name@version`, all rules together, the judge, and what would count without
+    people: the judge, or the rules where no judge spoke."""
+
+
+Pairs = dict[str, list[tuple[bool, bool]]]
+
+
+def judged_by_people() -> Plan[list[str]]:
+    """Rollouts with steps that a person judged, in the order of their ids."""
+    rows = yield Ask(
+        "SELECT DISTINCT rollout FROM verdicts WHERE source = 'human' ORDER BY rollout"
+    )
+    return [str(row[0]) for row in rows]
+
+
+def calibrate(reader: Reader, rollouts: Sequence[str]) -> Calibration:
+    """Compare over these rollouts (whole ids). Raises HoustonError."""
+    pairs: Pairs = defaultdict(list)
+    people: list[bool] = []
+    used = 0
+    for rollout in rollouts:
+        before = len(people)
+        people += _compared(reader, rollout, pairs)
+        used += len(people) > before
+    by = {name: compare(found) for name, found in pairs.items()}
+    return Calibration(used, len(people), sum(people), by)
+
+
+def _compared(reader: Reader, rollout: str, pairs: Pairs) -> Iterator[bool]:
+    """Whether people masked, for each of a rollout's own steps that they judged."""
+    standing = reader.run(verdicts.standing(rollout))
+    said = {
+        step: {one.source: one.verdict == "mask" for one in given}
+        for step, given in standing.items()
+        if any(one.source == "human" for one in given)
+    }
+    if not said:
+        return
+    trace = read(reader, rollout)
+    found = catalog.found(trace)
+    mine = set(ruling.own_steps(trace))
+    names = [f"{name}@{rule.version}" for name, rule in catalog.RULES.items()]
+    for step, sources in sorted(said.items()):
+        if step not in mine:
+            continue
+        people = sources["human"]
+        hits = {f"{one.rule}@{one.version}" for one in found.get(step, ())}
+        for name in names:
+            pairs[name].append((name in hits, people))
+        pairs[RULES].append((bool(hits), people))
+        judge = sources.get("judge")
+        if judge is not None:
+            pairs[JUDGE].append((judge, people))
+        pairs[BEFORE_PEOPLE].append((bool(hits) if judge is None else judge, people))
+        yield people

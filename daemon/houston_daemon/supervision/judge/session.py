@@ -1,0 +1,133 @@
+"""One run of `houston judge` over rollouts: read, rules, windows, judge, store.
+
+Rules come first and are stored at once. A rollout is held in memory only while it is judged; as
+many as windows may be asked about at once are under way together.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from houston_daemon.supervision import ruling
+from houston_daemon.supervision.judge import judging, windows
+from houston_daemon.supervision.judge.asking import Asking, Decided, Desk
+from houston_daemon.supervision.judge.cache import Cache
+from houston_daemon.supervision.judge.cost import Cost
+from houston_daemon.supervision.judge.judging import Verdicts
+from houston_daemon.supervision.judge.results import Outcome
+from houston_daemon.supervision.judge.template import Template
+from houston_daemon.supervision.rules import catalog
+from houston_daemon.supervision.rules import verdicts as rules
+from houston_daemon.supervision.storing import MAYBE, Said, store
+from houston_daemon.supervision.trace import Trace, read
+from houston_shared.config import Loaded
+from houston_shared.config_judge import Judge
+from houston_shared.sending import send
+from houston_shared.store.queries.verdicts import standing
+from houston_shared.store.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for."""
+
+    rules: bool = True
+    """Store what rules say."""
+    judge: bool = True
+    dry: bool = False
+    """Ask and store nothing."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What one run needs; `desk` is None where no judge is asked for."""
+
+    loaded: Loaded
+    settings: Judge
+    wanted: Wanted
+    template: Template
+    desk: Desk | None
+    note: Callable[[str], None]
+    done: Callable[[Outcome], None]
+    """Told of each rollout as it is done."""
+    cost: Cost = field(default_factory=Cost)
+
+    async def run(self, rollouts: Sequence[str]) -> None:
+        """Judge rollouts (whole ids). Raises HoustonError; what was stored until then stays."""
+        turn = asyncio.Semaphore(self.settings.concurrency)
+        open_rollouts = asyncio.Semaphore(self.settings.concurrency)
+
+        async def one(rollout: str) -> None:
+            async with open_rollouts:
+                self.done(await self._rollout(rollout, turn))
+
+        await judging.all_of([one(rollout) for rollout in rollouts])
+
+    async def _rollout(self, rollout: str, turn: asyncio.Semaphore) -> Outcome:
+        with contextlib.closing(Reader(self.loaded.home)) as reader:
+            trace = read(reader, rollout)
+            outcome, errors = self._rules(reader, trace)
+            if self.desk is None:
+                return outcome
+            outcome.by = f"judge:{self.desk.name} template {self.template.version}"
+            asked = judging.windows(trace, self.template, self.desk)
+            asking = Asking(
+                self.desk, self.template, self.settings, Cache(self.loaded.home), outcome.cost
+            )
+            if self.wanted.dry:
+                return _planned(outcome, asked, asking)
+            outcome.judge = await judging.judge(
+                trace, asked, asking, turn, errors, self._progress(rollout, len(asked))
+            )
+            self.cost.add(outcome.cost)
+            outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
+            return outcome
+
+    def _rules(self, reader: Reader, trace: Trace) -> tuple[Outcome, dict[int, str]]:
+        """What rules say, stored; and the steps whose observation is an error."""
+        found = catalog.found(trace)
+        steps = ruling.own_steps(trace)
+        outcome = Outcome(trace.rollout, len(steps))
+        if self.wanted.rules:
+            outcome.rules = ruling.said(trace, found)
+            outcome.by_rule = ruling.counts(trace, found)
+            if not self.wanted.dry:
+                outcome.rules_changed = self._keep_rules(reader, trace)
+        return outcome, ruling.errors(found)
+
+    def _keep_rules(self, reader: Reader, trace: Trace) -> int:
+        """Have the recorder keep what rules say; the number of steps that changed."""
+        stands = reader.run(standing(trace.rollout))
+        sent = rules.messages(trace, stands)
+        for message in sent:
+            send(self.loaded.home, message, MAYBE, f"houston verdict {trace.rollout}")
+        return sum(one.last - one.first + 1 for message in sent for one in message.steps)
+
+    def _keep(self, reader: Reader, trace: Trace, by: str, verdicts: Verdicts) -> int:
+        said = {step: Said(one.verdict, one.reason) for step, one in verdicts.steps.items()}
+        steps = ruling.own_steps(trace)
+        return store(self.loaded, reader, trace.rollout, by, steps, said)
+
+    def _progress(self, rollout: str, of: int) -> Callable[[Decided], None]:
+        done = 0
+
+        def one(_: Decided) -> None:
+            nonlocal done
+            done += 1
+            if of > 1:
+                self.note(f"{rollout}: {done} of {of} windows")
+
+        return one
+
+
+def _planned(outcome: Outcome, asked: Sequence[windows.Window], asking: Asking) -> Outcome:
+    """A dry run: what would be asked and what it would take."""
+    new = [one for one in asked if not asking.known(one)]
+    outcome.planned, outcome.kept_before = len(asked), len(asked) - len(new)
+    outcome.cost = replace(
+        outcome.cost, windows=len(asked), cached=outcome.kept_before, about=True,
+        prompt_tokens=sum(one.tokens for one in new),
+        sampled_tokens=sum(one.answer_tokens for one in new),
+    )  # fmt: skip
+    return outcome

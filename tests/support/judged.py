@@ -1,0 +1,62 @@
+"""Rollouts as a judge sees them, made by hand."""
+
+from collections.abc import Sequence
+
+from houston_daemon.supervision.trace import Trace
+from houston_shared.records import (
+    Call,
+    Delivered,
+    ObservationBody,
+    Result,
+    SampleBody,
+    StepRecord,
+)
+from houston_shared.store.queries.progress import Fork
+from houston_shared.task import Budget, Task
+
+
+def step(
+    number: int,
+    observation: str = "done",
+    *,
+    thought: str = "go on",
+    command: str = "ls",
+    said: str = "",
+    score: float | None = None,
+    failed: bool = False,
+) -> StepRecord:
+    name = "run_command" if score is None else "eval"
+    call = Call(id=f"{number}.0", name=name, arguments={"command": command})  # fmt: skip
+    fields = {} if score is None else {"overall_score": score, "state": "scored"}
+    kind = "eval" if score is not None else "command"
+    result = Result(call=call, kind=kind, success=not failed, text=observation, fields=fields)
+    return StepRecord(
+        step=number,
+        attempt=1,
+        sample_seq=number,
+        sample=SampleBody(
+            role="policy", parent_seq=None, kept=0, new_prompt_ids=None, token_ids=None,
+            logprobs=None, logprob_kind="none", finish_reason="stop", policy="", engine="",
+            parameters={}, drift="clean", thought=thought, calls=(call,),
+        ),
+        intents=(),
+        results=(result,),
+        observation=ObservationBody(tail=""),
+        guidance=(Delivered(id=f"g{number}", author="ann", text=said),) if said else (),
+        at="2026-01-01T00:00:00Z",
+        active_seconds=float(number),
+    )  # fmt: skip
+
+
+def trace(
+    steps: Sequence[StepRecord], instructions: str = "Count the words.", forks: Sequence[int] = ()
+) -> Trace:
+    """forks: steps before which the context was summarised."""
+    made = [
+        Fork(
+            number=number, step=before, k=1, first_kept_step=2, mechanical=0, sample_seq=None, seq=0
+        )
+        for number, before in enumerate(forks, 1)
+    ]
+    task = Task(name="probe", instructions=instructions, budget=Budget())
+    return Trace("r-1", task, instructions, {}, tuple(steps), tuple(made), True)

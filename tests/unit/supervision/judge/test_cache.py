@@ -1,0 +1,82 @@
+"""Kept answers: right or not there, whatever happened to their files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.supervision.judge.cache import Cache, Kept, key
+from houston_shared.home import Home
+
+NAME = key({"message": "one"})
+KEPT = Kept(
+    answer='{"3": "keep"}', engine="e", template="t", prompt_tokens=10, sampled_tokens=2,
+    seconds=0.5, tries=1,
+)  # fmt: skip
+
+
+def file_of(folder: Path) -> Path:
+    (found,) = (folder / "judge").rglob("*.json")
+    return found
+
+
+def test_an_answer_is_found_by_its_question_and_by_no_other(tmp_path: Path) -> None:
+    cache = Cache(Home(tmp_path))
+    cache.put(NAME, KEPT)
+    assert Cache(Home(tmp_path)).get(NAME) == KEPT
+    assert cache.get(key({"message": "two"})) is None
+    assert file_of(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("place", [0, 40, -2])
+def test_a_file_that_is_not_sound_is_no_answer(tmp_path: Path, place: int) -> None:
+    cache = Cache(Home(tmp_path))
+    cache.put(NAME, KEPT)
+    data = bytearray(file_of(tmp_path).read_bytes())
+    data[place] ^= 1
+    file_of(tmp_path).write_bytes(data)
+    assert cache.get(NAME) is None
+    cache.put(NAME, KEPT)
+    assert cache.get(NAME) == KEPT, "it is asked again and kept again"
+
+
+def test_half_a_file_is_no_answer(tmp_path: Path) -> None:
+    cache = Cache(Home(tmp_path))
+    cache.put(NAME, KEPT)
+    file_of(tmp_path).write_bytes(file_of(tmp_path).read_bytes()[:30])
+    assert cache.get(NAME) is None
+
+
+def test_writers_that_are_killed_leave_whole_answers_or_none(tmp_path: Path) -> None:
+    program = (
+        "import sys, itertools\n"
+        "from pathlib import Path\n"
+        "from houston_daemon.supervision.judge.cache import Cache, Kept, key\n"
+        "from houston_shared.home import Home\n"
+        "cache = Cache(Home(Path(sys.argv[1])))\n"
+        "print('ready', flush=True)\n"
+        "for number in itertools.count():\n"
+        "    kept = Kept(answer='x' * 20000, engine='', template='', prompt_tokens=number,\n"
+        "                sampled_tokens=0, seconds=0, tries=1)\n"
+        "    cache.put(key({'number': number % 7}), kept)\n"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+    cache = Cache(Home(tmp_path))
+    end = time.monotonic() + 60
+    while not all(cache.get(key({"number": number})) for number in range(7)):
+        assert time.monotonic() < end, "a writer that works keeps its answers"
+    for writer in writers:
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.communicate()
+    for number in range(7):
+        kept = cache.get(key({"number": number}))
+        assert kept is not None and kept.answer == "x" * 20_000

@@ -1,0 +1,55 @@
+"""The cases: two for each point, and the judge is shown what it needs to tell."""
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.rollout.tokens import Characters
+from houston_daemon.supervision.judge import cases, template
+from houston_daemon.supervision.judge.cases import Case
+from houston_daemon.supervision.judge.framing import read_back
+from houston_daemon.supervision.judge.windows import Planner
+from houston_shared.errors import ConfigurationError
+
+CASES = cases.load()
+PROSE = {"decision"}
+"""What the template says in prose and not as a point: decision against execution, early or late."""
+
+
+def test_each_point_of_the_template_has_a_step_to_keep_and_one_to_mask() -> None:
+    meant: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in CASES:
+        meant[one.criterion][one.meant] += 1
+    assert set(meant) == {*template.load().points, *PROSE}
+    for criterion, found in meant.items():
+        assert found["keep"] == found["mask"] >= 1, criterion
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda one: f"{one.criterion}-{one.meant}-{one.name}")
+def test_the_judge_is_shown_what_the_case_turns_on(case: Case) -> None:
+    steps = [one.step for one in case.trace.steps]
+    (window,) = Planner(case.trace, template.load(), Characters(), 16_000).windows(steps)
+    for text in case.holds:
+        assert text in window.message
+    key = window.message.partition("The key of the frames is ")[2][:8]
+    assert list(read_back(window.message, key)) == steps
+    assert case.step in window.judged
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "criterion: x",
+        "criterion: x\ncases: [{name: a, meant: maybe, step: 1, steps: []}]",
+        "criterion: x\ncases: [{name: a, meant: keep, step: 2, steps: []}]",
+        "criterion: !!python/object/apply:os.system ['true']\ncases: []",
+    ],
+)
+def test_a_file_that_is_no_case_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigurationError, match=r"mine\.yaml"):
+        cases.load(tmp_path)
+    with pytest.raises(ConfigurationError, match="no cases"):
+        cases.load(tmp_path / "nothing")

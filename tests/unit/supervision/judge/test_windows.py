@@ -1,0 +1,121 @@
+"""Windows: each step is asked about once, everything fits, and nothing that counts is missing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from houston_daemon.rollout.tokens import Characters, Tokens
+from houston_daemon.supervision.judge import template
+from houston_daemon.supervision.judge.windows import Planner, Window
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import StepRecord
+from tests.support.judged import step, trace
+from tests.support.small_tokenizer import small_tokenizer
+
+SIZE = 24_000
+"""The small tokenizer knows few words: four of its tokens are one of a real one."""
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
+    yield Tokens(small_tokenizer(tmp_path_factory.mktemp("tokens")))
+
+
+def planned(
+    tokens: Characters | Tokens,
+    steps: list[StepRecord],
+    size: int = SIZE,
+    forks: tuple[int, ...] = (),
+) -> list[Window]:
+    made = trace(steps, forks=forks)
+    asked = [one.step for one in steps]
+    return list(Planner(made, template.load(), tokens, size).windows(asked))
+
+
+def fits(window: Window, tokens: Characters | Tokens, size: int) -> bool:
+    prompt = tokens.count(window.system) + tokens.count(window.message)
+    return prompt + window.answer_tokens <= size
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 20_000), min_size=1, max_size=40),
+    said=st.lists(st.text(min_size=1, max_size=400), max_size=12),
+    task=st.integers(0, 30_000),
+)
+def test_windows_ask_about_each_step_once_in_order_and_fit(
+    lengths: list[int], said: list[str], task: int
+) -> None:
+    tokens, size = Characters(), 8192
+    texts = {number: said[number] for number in range(len(said))}
+    steps = [
+        step(number, "o" * length, said=texts.get(number, ""))
+        for number, length in enumerate(lengths, 1)
+    ]
+    made = trace(steps, instructions="t" * task)
+    asked = [one.step for one in steps]
+    found = list(Planner(made, template.load(), tokens, size).windows(asked))
+    assert [number for one in found for number in one.judged] == asked
+    assert all(fits(one, tokens, size) for one in found)
+
+
+def test_task_scores_and_guidance_stand_in_every_window(tokens: Tokens) -> None:
+    steps = [step(number, "x" * 3000) for number in range(1, 31)]
+    steps[4] = step(5, "x", said="Keep the test set out of it.")
+    steps[9] = step(10, "scored", score=13.5)
+    steps[19] = step(20, "scored", score=41.25)
+    windows = planned(tokens, steps, forks=(15,))
+    assert len(windows) > 3
+    for one in windows:
+        assert "Count the words." in one.message
+        assert "step 5:\n<real_user>Keep the test set out of it.</real_user>" in one.message
+        assert "The maximum possible is 100." in one.message
+        assert "step 10: 13.5" in one.message and "step 20: 41.25" in one.message
+    first, last = windows[0].message, windows[-1].message
+    assert "There was no summary yet." in first
+    assert "best before the last summary (before step 15): 13.5." in last
+    assert "best before step" in last
+
+
+def test_a_window_shows_what_was_before_and_what_followed(tokens: Tokens) -> None:
+    steps = [step(number, f"seen {number} " + "x" * 3000) for number in range(1, 21)]
+    middle = planned(tokens, steps)[1]
+    before, after = middle.judged[0] - 1, middle.judged[-1] + 1
+    assert f"step {before} begins, context only]" in middle.message
+    assert f"step {after} begins, context only]" in middle.message
+    assert f"step {middle.judged[0]} begins]" in middle.message
+    assert "\n1: run_command ls" in middle.message, "far steps stand there with a line each"
+    assert middle.message.rstrip().endswith(f"{', '.join(map(str, middle.judged))}.")
+
+
+def test_the_same_rollout_gives_the_same_windows(tokens: Tokens) -> None:
+    steps = [step(number, "x" * 2000) for number in range(1, 10)]
+    assert planned(tokens, steps) == planned(tokens, steps)
+
+
+def test_steps_that_are_not_shown_whole_are_counted(tokens: Tokens) -> None:
+    windows = planned(tokens, [step(1, "x" * 200_000), step(2)])
+    assert sum(one.shortened for one in windows) == 1
+
+
+def test_a_window_without_room_is_refused_with_what_to_do(tokens: Tokens) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        planned(tokens, [step(1)], size=3000)
+    assert "3000 tokens is too small" in refused.value.cause
+    assert "--window" in refused.value.next
+
+
+def test_the_whole_of_smollm_fits_its_window() -> None:
+    """8,192 positions are what the small real model has."""
+    from houston_daemon.engines.model import model_path
+
+    folder = model_path()
+    if folder is None:
+        pytest.skip("the model was not fetched")
+    tokens = Tokens(str(Path(folder) / "tokenizer.json"))
+    windows = planned(tokens, [step(number, "word " * 700) for number in range(1, 12)], size=8192)
+    assert all(fits(one, tokens, 8192) for one in windows)
+    assert max(len(one.judged) for one in windows) > 1
