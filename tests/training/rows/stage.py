@@ -36,7 +36,7 @@ from houston_shared.wire import Branch, GiveVerdicts, JudgedSteps, StoreVerdicts
 from tests.integration.rollout.rig import Rig
 from tests.support.small_tokenizer import small_tokenizer
 
-Ending = Literal["stop", "cut", "full", "malformed", "lost", "interrupt", "letters", "dies"]
+Ending = Literal["stop", "cut", "full", "malformed", "lost", "interrupt", "letters", "dies", "acts"]
 
 
 _WORDS = ["description parameters type object properties string maxLength function finish"] * 20
@@ -72,7 +72,8 @@ class Turn:
     """`cut`: at the limit of tokens, in its thought. `full`: at the limit, after its calls. Both
     have no stop token. `malformed`: a text without a call. `lost`: the engine returns no ids.
     `interrupt`: by a person, after half of it. `letters`: sampled letter by letter, as no tokenizer
-    would. `dies`: the worker dies before the sample is stored; asked again, it is as `stop`."""
+    would. `dies`: the worker dies before the sample is stored; asked again, it is as `stop`.
+    `acts`: the worker dies in the step's first call."""
     guidance: tuple[str, ...] = ()
     """What a person says while it samples."""
 
@@ -90,7 +91,12 @@ class Said:
 class Marked(NullEnvironment):
     """What comes back from a call is another text than what was sent."""
 
+    dying: frozenset[int] = frozenset()
+    """Steps whose first call the worker does not survive."""
+
     async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        if standing.step in self.dying:
+            raise Died
         made = await super().act(call, standing, stop)
         return replace(made, text=f"O{call.id}o {made.kind} gave this back")
 
@@ -213,6 +219,11 @@ class Played:
     id: str
     engine: Acting
 
+    def dying(self) -> frozenset[int]:
+        """Steps in whose first call the worker dies."""
+        turns = enumerate(self.engine.turns, 1)
+        return frozenset(number for number, one in turns if one.ending == "acts")
+
 
 class Stage:
     """A home, its recorder, and rollouts that run in this process."""
@@ -230,6 +241,7 @@ class Stage:
         strip: bool = False,
         summaries: bool = True,
         failing: int = 0,
+        until_it_dies: bool = False,
         budget: str = "",
         top: str = "",
     ) -> Played:
@@ -249,7 +261,7 @@ class Stage:
         }
         rollout = self.rig.rollout(settings=settings, task=task, name=f"t{self._number}")
         played = Played(rollout, Acting(self.rig, family, turns, rollout, summaries, failing))
-        self.go_on(played)
+        self.go_on(played, once=until_it_dies)
         return played
 
     def branch(self, parent: Played, step: int, turns: Sequence[Turn]) -> Played:
@@ -262,13 +274,15 @@ class Stage:
         self.go_on(played)
         return played
 
-    def go_on(self, played: Played) -> None:
-        """Run to the end, with a new worker where one dies."""
+    def go_on(self, played: Played, once: bool = False) -> None:
+        """Run to the end, with a new worker where one dies; with `once`, until it dies."""
         while True:
             try:
                 asyncio.run(self._run(played))
             except Died:
                 self.rig.recorder.worker_ended(played.id, self._lease, "")
+                if once:
+                    return
             else:
                 return
 
@@ -286,10 +300,12 @@ class Stage:
             )
             settings = welcome.spec.engine_settings
             environment = Marked(parse_task(welcome.spec.task))
+            environment.dying = played.dying()
             made = await begin(line, welcome, played.engine, settings, environment)
             beating = asyncio.create_task(line.beat())
             try:
-                await made.run()
+                why = await made.run()
+                await line.store(wire.Moved, state="finished", reason=why)
             finally:
                 beating.cancel()
         finally:

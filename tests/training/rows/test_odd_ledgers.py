@@ -1,0 +1,204 @@
+"""Ledgers that the loop writes seldom, by hand: prompts that do not go on where the last ended."""
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.training.rows.making import token_rows
+from houston_daemon.training.rows.row import Row, RowOptions
+from houston_daemon.training.rows.strand import place
+from houston_shared.errors import HoustonError
+from houston_shared.records import ForkBody, Head
+from houston_shared.store.reader import Reader
+from tests.support.written_home import WrittenHome, sample
+
+HEAD = (1, 2, 3)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[WrittenHome]:
+    made = WrittenHome(tmp_path / "home")
+    made.rollout("r")
+    made.head("r", head())
+    yield made
+    made.close()
+
+
+def head() -> Head:
+    return Head(
+        system="s", task="t", tools=(), rendered="", token_ids=HEAD, dialect="chatml-json",
+        tokenizer="/nowhere/tokenizer.json",
+    )  # fmt: skip
+
+
+def said(
+    home: WrittenHome,
+    step: int,
+    parent: int | None,
+    kept: int,
+    new: list[int],
+    ids: list[int] | None,
+    drift: str = "clean",
+    **more: object,
+) -> int:
+    """A closed step; its sample's sequence."""
+    logprobs = None if ids is None else tuple(-float(number) for number in ids)
+    body = sample(
+        parent_seq=parent, kept=kept, new_prompt_ids=tuple(new),
+        token_ids=None if ids is None else tuple(ids), logprobs=logprobs, logprob_kind="policy",
+        drift=drift, **more,
+    )  # fmt: skip
+    return home.step("r", step, body)
+
+
+def rows(home: WrittenHome, options: RowOptions | None = None) -> list[Row]:
+    with Reader(home.home) as reader:
+        return list(token_rows(reader, "r", options or RowOptions()))
+
+
+def told(row: Row) -> tuple[str, list[int], list[tuple[int, int, float, str]]]:
+    spans = [(s.start, s.end, s.weight, s.why) for s in row.spans]
+    return row.id, list(row.token_ids), spans
+
+
+def test_a_realigned_prompt_begins_another_row(home: WrittenHome) -> None:
+    """Of step 2's four ids the next prompt keeps two: they stand there, and were trained before."""
+    one = said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    two = said(home, 2, one, 5, [4], [20, 21, 22, 23])
+    said(home, 3, two, 8, [5, 6], [30], "realigned")
+    first, second = rows(home)
+    assert told(first) == (
+        "r/0.0",
+        [1, 2, 3, 10, 11, 4, 20, 21, 22, 23],
+        [(3, 5, 1.0, ""), (6, 10, 1.0, "")],
+    )
+    assert told(second) == (
+        "r/0.1",
+        [1, 2, 3, 10, 11, 4, 20, 21, 5, 6, 30],
+        [(3, 5, 0.0, "trained in row r/0.0"), (6, 8, 0.0, "trained in row r/0.0"),
+         (10, 11, 1.0, "")],
+    )  # fmt: skip
+    assert {k: list(v) for k, v in second.logprobs.items()} == {
+        0: [-10.0, -11.0],
+        1: [-20.0, -21.0],
+        2: [-30.0],
+    }
+    paper = rows(home, RowOptions(overlap="paper"))
+    assert [told(row) for row in paper] == [told(first), told(second)], "it is no fork"
+
+
+def test_an_answer_without_ids_breaks_no_row(home: WrittenHome) -> None:
+    one = said(home, 1, None, 0, [1, 2, 3], None, "forked")
+    said(home, 2, one, 3, [7, 7, 7], [20], "realigned")
+    (row,) = rows(home)
+    assert told(row) == ("r/0.0", [1, 2, 3, 7, 7, 7, 20], [(6, 7, 1.0, "")])
+
+
+def test_log_probabilities_and_grammars_stay_with_their_span(home: WrittenHome) -> None:
+    one = said(
+        home, 1, None, 0, [1], [10, 11], "forked", parameters={"grammar": "abc", "top_p": 1.0}
+    )
+    said(home, 2, one, 3, [2], [20])
+    (row,) = rows(home)
+    assert [(span.guided, span.logprob_kind) for span in row.spans] == [
+        (True, "policy"),
+        (False, "policy"),
+    ]
+    assert {k: list(v) for k, v in row.logprobs.items()} == {0: [-10.0, -11.0], 1: [-20.0]}
+
+
+def fork(home: WrittenHome, step: int, kept_from: int) -> None:
+    body = ForkBody(k=1, first_kept_step=kept_from, summary="s", mechanical=True, before=step)
+    home.fork("r", step, body)
+
+
+def test_a_kept_step_that_cannot_be_told_apart_is_not_marked(home: WrittenHome) -> None:
+    """The kept answer is one id that stands in the summary too: a guess would be no proof."""
+    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    said(home, 2, one, 4, [4], [20])
+    fork(home, 3, 2)
+    said(home, 3, None, 0, [1, 2, 3, 20, 9, 20, 5], [30], "forked")
+    first, second = rows(home)
+    assert [s[:3] for s in told(first)[2]] == [(3, 4, 1.0), (5, 6, 1.0)]
+    assert told(second)[2] == [(7, 8, 1.0, "")]
+
+
+def test_a_kept_step_is_found_behind_a_summary(home: WrittenHome) -> None:
+    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    two = said(home, 2, one, 4, [4], [20, 21])
+    said(home, 3, two, 7, [5], [30])
+    fork(home, 4, 2)
+    said(home, 4, None, 0, [1, 2, 3, 99, 20, 21, 5, 30, 6], [40], "forked")
+    _, second = rows(home)
+    assert told(second)[2] == [
+        (4, 6, 0.0, "trained in row r/0.0"),
+        (7, 8, 0.0, "trained in row r/0.0"),
+        (9, 10, 1.0, ""),
+    ]
+    assert list(second.logprobs) == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "more"),
+    [
+        ("it keeps more than there was", 99, {}),
+        ("another prompt was sent", 5, {"prompt_tokens": 77}),
+    ],
+)
+def test_a_broken_ledger_is_refused(
+    home: WrittenHome, name: str, kept: int, more: dict[str, object]
+) -> None:
+    one = said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    said(home, 2, one, kept, [4], [20], **more)
+    with pytest.raises(HoustonError, match="ledger is broken"):
+        rows(home)
+
+
+def test_a_parent_that_is_gone_is_refused(home: WrittenHome) -> None:
+    said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    said(home, 2, 9_999, 5, [4], [20])
+    with pytest.raises(HoustonError, match="ledger is broken"):
+        rows(home)
+
+
+def test_a_step_that_a_repair_set_aside_is_refused(home: WrittenHome) -> None:
+    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    said(home, 3, one, 4, [4], [20])
+    with pytest.raises(HoustonError, match="Step 2 of rollout r is not there"):
+        rows(home)
+
+
+def test_only_the_attempt_that_counts_is_used(home: WrittenHome) -> None:
+    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    said(home, 2, one, 4, [4], [20])
+    body = sample(
+        parent_seq=one, kept=4, new_prompt_ids=(4,), token_ids=(25,), logprobs=(-0.5,),
+        logprob_kind="policy",
+    )  # fmt: skip
+    home.step("r", 2, body, attempt=2)
+    home.connection.execute("UPDATE steps SET current = 0 WHERE step = 2 AND attempt = 1")
+    home.insert(
+        "verdicts", rollout="r", step=2, attempt=1, source="rule", keep=0, author="rules", seq=1,
+        at=1,
+    )  # fmt: skip
+    (row,) = rows(home)
+    assert told(row) == ("r/0.0", [1, 2, 3, 10, 4, 25], [(3, 4, 1.0, ""), (5, 6, 1.0, "")])
+    assert [span.attempt for span in row.spans] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "first", "at"),
+    [
+        ([7, 8], [1, 7, 8, 2], 0, 1),
+        ([7, 8], [7, 8, 7, 8], 0, None),
+        ([7, 8], [7, 8, 7, 8], 1, 2),
+        ([7, 7], [7, 7, 7], 0, None),
+        ([9], [1, 2], 0, None),
+        ([], [1, 2], 0, None),
+        ([256], [1, 65536], 0, None),  # the same bytes, but across two ids
+    ],
+)
+def test_where_a_part_stands(part: list[int], whole: list[int], first: int, at: int | None) -> None:
+    assert place(array("i", part), array("i", whole), first) == at
