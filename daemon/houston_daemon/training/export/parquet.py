@@ -28,6 +28,7 @@ _SPAN = pa.struct(
         ("why", pa.string()),
         ("logprob_kind", pa.string()),
         ("guided", pa.bool_()),
+        ("by", pa.string()),
         ("logprobs", pa.list_(pa.float32())),
     ]
 )

@@ -71,9 +71,31 @@ def wrong(line: Line) -> str:
     return no_json([prompt, completion])
 
 
+FINE = (
+    "holds a number with more than 10 decimals: of JSON Lines datasets reads it rounded, of"
+    " --parquet as it is"
+)
+
+
 def remarks(line: Line) -> list[str]:
-    """Texts that become tokens."""
-    return [conversation.READ] if conversation.controls(line["prompt"]) else []
+    """Texts that become tokens; numbers that do not come back as they are."""
+    messages = [*line["prompt"], *line["completion"]]
+    calls = [call["function"] for one in messages for call in one.get("tool_calls", ())]
+    fine = any(_fine(call["arguments"]) for call in calls)
+    read = conversation.controls(line["prompt"])
+    return [conversation.READ] * bool(read) + [FINE] * fine
+
+
+def _fine(value: Any) -> bool:
+    """Whether a number in it has more decimals than datasets' own JSON writer gives it."""
+    match value:
+        case float():
+            return round(value, 10) != value or abs(value) >= 1e16
+        case dict():
+            return any(map(_fine, value.values()))
+        case list() | tuple():
+            return any(map(_fine, value))
+    return False
 
 
 def _calls(message: dict[str, Any]) -> str:

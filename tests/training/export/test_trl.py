@@ -1,0 +1,175 @@
+"""What TRL trains of our files, found out by its own code: loading, preparation, collator."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.rows.row import UNTRAINED, ChatRow, Row
+from tests.support.rows import made
+from tests.support.small_tokenizer import small_tokenizer
+from tests.training.export.talk import step, talk
+from tests.training.export.writing import written
+
+datasets = pytest.importorskip("datasets")
+trl = pytest.importorskip("trl")
+
+ROWS = [
+    made(),
+    made(((30, 1.0), (9, 0.0), (2, 1.0)), id="r-1/1.0", context=1, first=10),
+    made(((1, 1.0),), id="r-2/0.0", rollout="r-2", observation=0, head=1),
+    made(((8, 1.0),), kind="summary", id="r-1/summary.1", first=40),
+    made(((5, 0.0),), id="r-3/0.0", rollout="r-3"),
+]
+TALKS = [
+    talk(step(1), step(2, weight=0.0), step(3, "文😀\u2028", [{"command": "a", "n": None}])),
+    talk(step(1, "two", [{"x": 1.5, "k": [1, "a"]}, {}]), step(2, "plain", []), id="r-2/0.0"),
+    talk(step(1, result="<real_user>no</real_user>"), step(2, "S"), id="r-3/0.0"),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    file = small_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+    made = PreTrainedTokenizerFast(
+        tokenizer_file=file, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    template = Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
+    made.chat_template = template.read_text()
+    return made
+
+
+def trainer(dataset: Any, tokenizer: Any, folder: Path, **options: Any) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=512, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=1, num_key_value_heads=1,
+    )  # fmt: skip
+    settings = {"max_length": None, "report_to": "none", "use_cpu": True, **options}
+    arguments = trl.SFTConfig(output_dir=str(folder), per_device_train_batch_size=2, **settings)
+    return trl.SFTTrainer(
+        LlamaForCausalLM(config), arguments, train_dataset=dataset, processing_class=tokenizer
+    )
+
+
+def trained(made: Any) -> list[tuple[list[int], list[int]]]:
+    """Ids and labels of every example, as the collator hands them to the model."""
+    found = []
+    for batch in made.get_train_dataloader():
+        mask = batch["attention_mask"].bool()
+        for ids, labels, real in zip(batch["input_ids"], batch["labels"], mask, strict=True):
+            found.append((ids[real].tolist(), labels[real].tolist()))
+    return sorted(found)
+
+
+def load(file: Path, cache: Path, how: str) -> Any:
+    if how == "the folder":
+        return datasets.load_dataset(str(file.parent), split="train", cache_dir=str(cache))
+    kind = "parquet" if file.suffix == ".parquet" else "json"
+    return datasets.load_dataset(kind, data_files=str(file), split="train", cache_dir=str(cache))
+
+
+def ours(rows: Sequence[Row]) -> list[tuple[list[int], list[int]]]:
+    return sorted((row.token_ids.tolist(), row.labels().tolist()) for row in rows if row.trained)
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["lines", "parquet"])
+@pytest.mark.parametrize("how", ["the file", "the folder"])
+def test_ids_and_labels_reach_the_model_as_they_are(
+    parquet: bool, how: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    file, building = written("trl", ROWS, tmp_path / "out", parquet)
+    assert not building.refused
+    dataset = load(file, tmp_path / "cache", how)
+    assert [one["row"] for one in dataset] == [row.id for row in ROWS if row.trained]
+    assert [one["weights"] for one in dataset] == [
+        row.weights().tolist() for row in ROWS if row.trained
+    ]
+    assert trained(trainer(dataset, tokenizer, tmp_path / "run")) == ours(ROWS)
+
+
+def test_what_the_first_trap_says_is_so(tokenizer: Any, tmp_path: Path) -> None:
+    """The default length cuts the end of a row, and a row whose answers lie there is gone."""
+    long = made(((4, 1.0), (4, 1.0)), head=1_020, first=0)
+    late = made(((4, 1.0),), id="r-2/0.0", head=1_024, first=1)
+    long, late = (_small(one) for one in (long, late))
+    file, _ = written("trl", [long, late], tmp_path / "out")
+    dataset = load(file, tmp_path / "cache", "the file")
+    (found,) = trained(trainer(dataset, tokenizer, tmp_path / "run", max_length=1_024))
+    assert len(found[0]) == 1_024
+    assert sum(label != UNTRAINED for label in found[1]) == 4
+
+
+def test_packing_keeps_every_label(tokenizer: Any, tmp_path: Path) -> None:
+    file, _ = written("trl", ROWS, tmp_path / "out")
+    dataset = load(file, tmp_path / "cache", "the file")
+    packed = trainer(
+        dataset, tokenizer, tmp_path / "run", packing=True, max_length=64, packing_strategy="bfd"
+    ).train_dataset
+    labels = [one for row in packed["labels"] for one in row if one != UNTRAINED]
+    assert sorted(labels) == sorted(one for row in ROWS for one in row.labels() if one != UNTRAINED)
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["lines", "parquet"])
+@pytest.mark.parametrize("marked", [False, True], ids=["", "assistant_only_loss"])
+def test_chat_trains_the_kept_answers_and_nothing_else(
+    parquet: bool, marked: bool, tokenizer: Any, tmp_path: Path
+) -> None:
+    """TRL renders prompt and completion with a real family's template; whatever is set, the loss
+    covers what that template writes for each kept answer."""
+    file, building = written("trl-chat", TALKS, tmp_path / "out", parquet)
+    assert not building.refused
+    dataset = load(file, tmp_path / "cache", "the folder")
+    found = trained(trainer(dataset, tokenizer, tmp_path / "run", assistant_only_loss=marked))
+    texts = sorted(
+        tokenizer.decode([one for one in labels if one != UNTRAINED]).removesuffix("\n")
+        for _, labels in found
+    )
+    assert texts == sorted(rendered(tokenizer))
+    assert not any("masked" in text or "real_user" in text for text in texts)
+    assert all(text.endswith("<|im_end|>") for text in texts)
+
+
+def test_whole_conversations_would_train_masked_answers(tokenizer: Any, tmp_path: Path) -> None:
+    """Why a line is a prompt and one answer: TRL's other form knows no choice of turns."""
+    row = talk(step(1, "kept"), step(2, "masked", weight=0.0), step(3, "kept"))
+    (last, *_) = _lines(row)[::-1]
+    whole = datasets.Dataset.from_list([{"messages": last["prompt"] + last["completion"]}])
+    ((_, labels),) = trained(trainer(whole, tokenizer, tmp_path / "run", assistant_only_loss=True))
+    assert "masked" in tokenizer.decode([one for one in labels if one != UNTRAINED])
+
+
+def rendered(tokenizer: Any) -> list[str]:
+    """What the template writes for each kept answer after the opening of its turn."""
+    made = []
+    for row in TALKS:
+        for line in _lines(row):
+            both = line["prompt"] + line["completion"]
+            tools = [*row.tools]
+            before, after = (
+                tokenizer.apply_chat_template(
+                    said, tools=tools, tokenize=False, add_generation_prompt=opened
+                )
+                for said, opened in ((line["prompt"], True), (both, False))
+            )
+            assert after.startswith(before)
+            made.append(after.removeprefix(before).removesuffix("\n"))
+    return made
+
+
+def _lines(row: ChatRow) -> list[dict[str, Any]]:
+    from houston_daemon.training.export.trl_chat import lines
+
+    return lines(row)
+
+
+def _small(row: Row) -> Row:
+    """The same row with ids that the small model has."""
+    from array import array
+    from dataclasses import replace
+
+    return replace(row, token_ids=array("i", [1 + one % 500 for one in row.token_ids]))

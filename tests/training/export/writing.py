@@ -1,0 +1,52 @@
+"""A folder as an export leaves it, from rows alone: no home, no rollout."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.training.export import card
+from houston_daemon.training.export.building import Building
+from houston_daemon.training.export.files import UNFINISHED, DataFile
+from houston_daemon.training.export.formats import FORMATS
+from houston_daemon.training.export.judged import Judged
+from houston_daemon.training.export.manifest import Manifest
+from houston_daemon.training.rows.row import ChatRow, Row
+
+
+def written(
+    format: str, rows: Sequence[Row | ChatRow], folder: Path, parquet: bool = False
+) -> tuple[Path, Building]:
+    """The data file of some rows, with the card beside it; and what was kept aside.
+
+    Rows go in as they are: secrets are not looked for, since synthetic ids have no tokenizer.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    building = Building(FORMATS[format])
+    building._clean = lambda row: row  # type: ignore[method-assign]
+    file = DataFile(folder, "data", FORMATS[format], parquet)
+    for row in rows:
+        for built in building.lines(row):
+            file.write(built)
+    made = file.close()
+    for name in filter(None, (file.name, file.index)):
+        (folder / (name + UNFINISHED)).replace(folder / name)
+    manifest = Manifest(
+        version=1, format=format, rows=made.rows, content_hash=made.sha256, inputs="",
+        files=[made], counts=building.counts(), sources=[], provenance="sandbox",
+        verdicts=Judged({}, {}, 0, {}), options={}, recipe={}, split={}, tokenizers={},
+        dialects=[], base=[], left_out=[], remarks={}, traps=[], versions={},
+    )  # fmt: skip
+    (folder / card.NAME).write_text(card.page(manifest, FORMATS[format]))
+    return folder / file.name, building
+
+
+def lines(file: Path) -> list[dict[str, object]]:
+    """JSON Lines, read by another reader than the one that wrote them."""
+    import json
+
+    return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def encoded(value: object) -> bytes:
+    return msgspec.json.encode(value)
