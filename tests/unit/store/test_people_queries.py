@@ -9,9 +9,9 @@ from houston_shared.clock import now_us
 from houston_shared.need import ordered
 from houston_shared.person import Person
 from houston_shared.records import Call, Intent, ObservationBody, Result
-from houston_shared.store.bodies import StoredObservation
+from houston_shared.store.bodies import StoredObservation, VerdictGiven
 from houston_shared.store.journal import ERASED
-from houston_shared.store.queries import actions, claims, cost, home, looking, scores
+from houston_shared.store.queries import actions, claims, cost, home, looking, scores, verdicts
 from houston_shared.store.reader import Reader
 from tests.support.written_home import WrittenHome, sample, stored
 
@@ -49,6 +49,20 @@ def test_a_branch_has_the_scores_of_the_past_that_it_shares(written: WrittenHome
     }  # fmt: skip
     assert [one.active_us for one in found["limb"]] == [1_000_000, 2_000_000, 3_000_000]
     assert [one.score for one in read(written, scores.history(["root"], 2))["root"]] == [30, 40]
+
+
+def test_what_was_said_of_a_replaced_attempt_no_longer_stands(written: WrittenHome) -> None:
+    written.rollout("root")
+    for step in (1, 2):
+        written.step("root", step)
+        masked = VerdictGiven(last=step, verdict="mask", by="rules", source="rule", asked="ada")
+        written.event(Key("root", step), "verdict", masked)
+    written.step("root", 1, attempt=2)
+    assert list(read(written, verdicts.standing("root"))) == [2]
+    written.event(Key("root", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
+    said = read(written, verdicts.standing("root"))[1]
+    assert [(one.attempt, one.verdict) for one in said] == [(2, "keep")]
+    assert len(read(written, verdicts.history("root", 1, 1))) == 2
 
 
 def test_what_the_past_of_a_branch_cost_counts_where_it_is_asked_for(

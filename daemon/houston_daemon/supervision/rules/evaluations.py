@@ -71,9 +71,11 @@ def _below(trace: Trace, last: StepSeen) -> Iterator[Finding]:
 
 
 def _asked(step: StepSeen) -> list[CallSeen]:
-    """The agent's own evaluations of a step, without that which the loop makes at the end."""
+    """The agent's own evaluations of a step, without that which the loop makes at the end; acts of
+    worlds that score by themselves are none.
+    """
     own = step.calls[: len(step.calls) - step.added]
-    return [call for call in own if call.kind == EVALUATION]
+    return [call for call in own if call.kind == call.name == EVALUATION]
 
 
 def _writer(running: list[Job], step: int, required: tuple[str, ...]) -> Job | None:

@@ -112,9 +112,9 @@ def _holds(wrote: Wrote, said: _Said) -> str:
 
 
 def _fits(forbidden: Forbidden, text: str) -> bool:
-    """Whether a text names it, and its purpose where it has one."""
+    """Whether a text names it (`lora` also in `use_lora`), and its purpose where it has one."""
     name = re.escape(forbidden.what)
-    named = re.search(rf"(?<![\w-]){name}(?![\w-])", text, re.I)
+    named = re.search(rf"(?<![^\W_]){name}(?![^\W_])", text, re.I)
     purpose = forbidden.purpose[:_STEM]
     return bool(named) and (not purpose or purpose in text.lower())
 

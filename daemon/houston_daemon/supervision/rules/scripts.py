@@ -107,6 +107,8 @@ def _given(trace: Trace, settings: Rules) -> dict[str, str]:
 def _shown(kind: str, fields: object, arguments: object, text: str) -> list[str]:
     """Scripts that an observation shows to be there."""
     path = fields.get("path", "") if isinstance(fields, dict) else ""
+    if ".py" not in text and ".sh" not in text and kind != "file":
+        return []
     if kind == "file":
         change = fields.get("change") if isinstance(fields, dict) else ""
         return [] if change else _SCRIPT.findall(str(path))

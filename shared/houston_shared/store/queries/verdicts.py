@@ -54,8 +54,8 @@ class Said(NamedTuple):
 def standing(rollout: str, first: int = 1, last: int = END) -> Plan[dict[int, list[Given]]]:
     """By step, what its sources say of the attempt that counts; the first of them counts."""
     found = yield from people.verdicts(rollout, first, last)
-    newest = {one.step: one.attempt for one in found}  # they come in the order of attempts
-    mine = [one for one in found if one.attempt == newest[one.step]]
+    counts = yield from _counting(rollout, first, last)
+    mine = [one for one in found if (one.step, one.attempt) in counts]
     bodies = yield from journal.by_seq(list(dict.fromkeys(one.seq for one in mine)))
     reasons: dict[int, str] = {}
     for seq, event in bodies.items():
@@ -69,6 +69,20 @@ def standing(rollout: str, first: int = 1, last: int = END) -> Plan[dict[int, li
         )  # fmt: skip
         by.setdefault(one.step, []).append(given)
     return by
+
+
+def _counting(rollout: str, first: int, last: int) -> Plan[set[tuple[int, int]]]:
+    """Steps that have a verdict, with the attempt that counts: no other speaks for a step."""
+    found: set[tuple[int, int]] = set()
+    for part in (yield from lineage.stretches(rollout, first, last)):
+        rows = yield Ask(
+            "SELECT DISTINCT s.step, s.attempt FROM verdicts v JOIN steps s"
+            " ON s.rollout = v.rollout AND s.step = v.step AND s.attempt = v.attempt"
+            " WHERE v.rollout = ? AND v.step BETWEEN ? AND ? AND s.current",
+            part,
+        )
+        found.update(rows)
+    return found
 
 
 def history(rollout: str, first: int = 1, last: int = END) -> Plan[list[Said]]:

@@ -165,6 +165,8 @@ CONTRADICTED: dict[str, Case] = {
     "allowed again": ([heard("Do not use pandas.", think()), run("python -c 'import pandas'"),
                        heard("You can use pandas now.", think()), run("python -c 'import pandas'")],
                       {}, {2}),
+    "a part of a longer name": ([heard("Do not use LoRA.", think()), run("python t.py --use_lora"),
+                                 run("python explore.py floral")], {}, {2}),
     "only named": (
         [heard("Do not use pandas.", think()), run("grep -rn pandas ."), look("pandas.md"),
                     create("notes.txt", "# pandas is slow\n"), think()], {}, set()),

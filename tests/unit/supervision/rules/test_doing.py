@@ -69,6 +69,9 @@ REPEATED: dict[str, Case] = {
         [SCORED, Step(run("python a.py"), changed=None), Step(SCORED, changed=None)], {}, set()),
     "made by the loop at the end": ([SCORED, Step(finish(), SCORED, added=1)], {}, set()),
     "only one": ([create("a"), SCORED], {}, set()),
+    "a world that scores what is done": (
+        [Step(*[{**score(one), "call": call("act", _command="take")["call"]} for one in (5, 9)],
+              changed=None)], {}, set()),
 }  # fmt: skip
 
 FORM = score(None, "format", "answer.json is missing. No submission was used.")
