@@ -1,8 +1,10 @@
-"""A small engine to be started, killed and found again: `python engine.py PORT TOKENIZER [SEEN]`.
+"""A small engine to be started, killed and found again:
+`python engine.py PORT TOKENIZER [SEEN [TEXT]]`.
 
 It speaks what the token client needs of vLLM's `/v1/completions`, and answers every prompt with
 the same action, so that a request that is sent again has the same answer. Bodies of requests are
-added to the file SEEN, a line each; while there is a file SEEN.hold, none is answered.
+added to the file SEEN, a line each; while there is a file SEEN.hold, none is answered. Its text
+ends with the stop token, which no action does; with TEXT it is an action.
 """
 
 import json
@@ -23,6 +25,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
     answer: list[int] = []
     seen: Path | None = None
+    text = ACTION
 
     def do_GET(self) -> None:
         self._head("application/json")
@@ -40,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         first: dict[str, Any] = {"index": 0, "prompt_token_ids": asked["prompt"], "text": ""}
         rest = {
             "index": 0,
-            "text": ACTION,
+            "text": self.text,
             "token_ids": self.answer,
             "logprobs": {"token_logprobs": [-0.5] * len(self.answer)},
             "finish_reason": "stop",
@@ -61,4 +64,5 @@ class Handler(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     Handler.answer = Tokenizer.from_file(sys.argv[2]).encode(ACTION).ids
     Handler.seen = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    Handler.text = sys.argv[4] if len(sys.argv) > 4 else ACTION
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
