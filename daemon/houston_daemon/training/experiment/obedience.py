@@ -1,0 +1,113 @@
+"""How often an agent does next what a person just said: real rollouts, one message each.
+
+A rollout of the held-out vocabulary is started, one order is said to it before its first step ends,
+and the action after the step at which it was delivered is compared with the order. Which policy the
+engine serves is the caller's business.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.training.experiment import order_tasks, statistics
+from houston_daemon.training.experiment.annotator import AUTHOR
+from houston_daemon.training.experiment.orders import Order, Orders, Part, as_json, draw, follows
+from houston_daemon.training.experiment.own_home import OwnHome
+
+A_TASK = 40
+"""Most orders whose files share a workspace."""
+STEPS = 3
+"""Steps of a measured rollout: one before the order is heard, one that follows it, one spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One order and what was done next."""
+
+    order: Order
+    rollout: str
+    step: int | None
+    """The step after which it was heard; None where it never was."""
+    call: str
+    """The next action's first call as JSON; empty where there was none."""
+    followed: bool
+
+
+def tasks(
+    folder: Path,
+    orders: Orders,
+    part: Part,
+    some: Sequence[Order],
+    seed: int,
+    settings: Mapping[str, Any],
+) -> Iterator[tuple[Path, Sequence[Order]]]:
+    """Write the tasks in which `some` orders can be followed; each with its orders."""
+    for start in range(0, len(some), A_TASK):
+        chunk = some[start : start + A_TASK]
+        project = f"{part.replace('_', '-')}-{seed}-{start // A_TASK + 1}"
+        words = getattr(orders, part)
+        yield order_tasks.write(folder / project, project, words, chunk, seed, settings), chunk
+
+
+def begin(
+    ground: OwnHome,
+    folder: Path,
+    orders: Orders,
+    engine: str,
+    count: int,
+    seed: int,
+    settings: Mapping[str, Any],
+) -> dict[str, Order]:
+    """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
+
+    settings: `answer_tokens`, `temperature`, `sandbox`.
+    """
+    some = draw(orders, "held_out", count, seed)
+    begun: dict[str, Order] = {}
+    for task, chunk in tasks(folder, orders, "held_out", some, seed, {**settings, "steps": STEPS}):
+        ids = ground.begin(task, engine, seed, len(chunk))
+        for rollout, order in zip(ids, chunk, strict=True):
+            ground.say(rollout, order.text, AUTHOR)
+            begun[rollout] = order
+    return begun
+
+
+def heard(ground: OwnHome, begun: Mapping[str, Order]) -> list[Heard]:
+    """What each rollout, which has ended, did after its order."""
+    return [_heard(ground, rollout, order) for rollout, order in begun.items()]
+
+
+def _heard(ground: OwnHome, rollout: str, order: Order) -> Heard:
+    said = [one for one in ground.guidance(rollout) if one.text == order.text]
+    step = said[0].step if said else None
+    if step is None:
+        return Heard(order, rollout, None, "", False)
+    after = [one for one in ground.steps(rollout) if one.step == step + 1]
+    calls = after[0].sample.calls if after else ()
+    first = json.dumps({"name": calls[0].name, "arguments": calls[0].arguments}) if calls else ""
+    return Heard(order, rollout, step, first, follows(order, calls))
+
+
+def result(found: Sequence[Heard]) -> dict[str, Any]:
+    """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others."""
+    parts = {
+        "all": list(found),
+        "known kinds, other words": [one for one in found if one.order.known],
+        "other kinds": [one for one in found if not one.order.known],
+    }
+    return {
+        "shares": {name: _share(part) for name, part in parts.items()},
+        "messages": [
+            {**as_json(one.order), "rollout": one.rollout, "heard_at_step": one.step,
+             "next_call": one.call, "followed": one.followed}
+            for one in found
+        ],
+    }  # fmt: skip
+
+
+def _share(some: Sequence[Heard]) -> dict[str, Any]:
+    followed = sum(one.followed for one in some)
+    share = statistics.wilson(followed, len(some))
+    return {"followed": followed, "of": len(some), "low": share.low, "high": share.high}

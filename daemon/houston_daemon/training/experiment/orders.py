@@ -1,0 +1,153 @@
+"""Plain orders to an agent, each with the call that follows it: drawn from a vocabulary by a seed.
+
+The vocabulary (`demo/experiments/orders.toml`) has two parts that share no file, folder, word or
+phrase, so that what is measured was never trained. This module knows texts and calls; it starts no
+rollout and asks no model.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import Call
+from houston_shared.toml_file import Settings, convert, parse, read_text
+
+PACKAGED = Path(__file__).parents[2] / "demo" / "experiments" / "orders.toml"
+Part = Literal["train", "held_out"]
+_AGAIN = 1_000
+"""Orders drawn before, in a row, after which there are no others."""
+_PLACE = re.compile(r"\$([a-z]+)")
+
+
+class Kind(Settings, frozen=True):
+    """One kind of order: the call that follows it."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class Vocabulary(Settings, frozen=True):
+    """What one part draws from."""
+
+    folders: tuple[str, ...]
+    names: tuple[str, ...]
+    words: tuple[str, ...]
+    commands: tuple[str, ...]
+    phrases: dict[str, tuple[str, ...]]
+
+
+class Orders(Settings, frozen=True):
+    """The whole file."""
+
+    kinds: dict[str, Kind]
+    train: Vocabulary
+    held_out: Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One message of a person and what follows it."""
+
+    text: str
+    kind: str
+    known: bool
+    """Whether training gives orders of this kind, in other words."""
+    tool: str
+    arguments: Mapping[str, Any]
+    """What the call must say; further arguments are free."""
+
+
+def read(path: Path = PACKAGED) -> Orders:
+    """The vocabulary. Raises ConfigurationError, also where its two parts share something."""
+    orders = convert(parse(read_text(path), str(path)), Orders, str(path))
+    for what in ("folders", "names", "words", "commands"):
+        _disjoint(getattr(orders.train, what), getattr(orders.held_out, what), what, path)
+    for kind in orders.held_out.phrases:
+        if kind not in orders.kinds:
+            raise ConfigurationError(f"{path}: there are phrases for {kind!r}, which is no kind.")
+        trained = orders.train.phrases.get(kind, ())
+        _disjoint(trained, orders.held_out.phrases[kind], f"phrases of {kind}", path)
+    return orders
+
+
+def _disjoint(one: Sequence[str], other: Sequence[str], what: str, path: Path) -> None:
+    if both := set(one) & set(other):
+        raise ConfigurationError(
+            f"{path}: the {what} {sorted(both)} are in both parts.",
+            "What is trained would be measured.",
+        )
+
+
+def draw(orders: Orders, part: Part, count: int, seed: int) -> list[Order]:
+    """`count` different orders of a part; kinds take turns, the same seed draws the same ones.
+
+    Raises ConfigurationError when the vocabulary has not so many.
+    """
+    source = random.Random(f"{seed}:{part}:orders")
+    words: Vocabulary = getattr(orders, part)
+    drawn: dict[str, Order] = {}
+    kinds = sorted(words.phrases)
+    turn = again = 0
+    while len(drawn) < count and again < _AGAIN:
+        order = _one(orders, words, kinds[turn % len(kinds)], source)
+        again = again + 1 if order.text in drawn else 0
+        drawn.setdefault(order.text, order)
+        turn += 1
+    if len(drawn) < count:
+        raise ConfigurationError(f"The vocabulary has no {count} different orders of {part}.")
+    return list(drawn.values())
+
+
+def _one(orders: Orders, words: Vocabulary, kind: str, source: random.Random) -> Order:
+    folder, name = source.choice(words.folders), source.choice(words.names)
+    values = {"folder": folder, "name": name, "word": source.choice(words.words)}
+    values["file"] = source.choice((name, f"{folder}/{name}"))
+    values["command"] = _filled(source.choice(words.commands), values)
+    call = orders.kinds[kind]
+    return Order(
+        text=_filled(source.choice(words.phrases[kind]), values),
+        kind=kind,
+        known=kind in orders.train.phrases,
+        tool=call.tool,
+        arguments={key: _filled(value, values) for key, value in call.arguments.items()},
+    )
+
+
+def _filled(text: Any, values: Mapping[str, str]) -> Any:
+    if not isinstance(text, str):
+        return text
+    return _PLACE.sub(lambda found: values[found.group(1)], text)
+
+
+def follows(order: Order, calls: Sequence[Call]) -> bool:
+    """Whether an action does first what the order says: the right tool on the right thing.
+
+    Only its first call counts; paths may be written with `./` before and `/` after.
+    """
+    if not calls or calls[0].error or calls[0].name != order.tool:
+        return False
+    given = calls[0].arguments
+    return all(_same(given.get(key), value) for key, value in order.arguments.items())
+
+
+def _same(given: Any, expected: Any) -> bool:
+    if not (isinstance(given, str) and isinstance(expected, str)):
+        return bool(given == expected)
+    return _plain(given) == _plain(expected)
+
+
+def _plain(text: str) -> str:
+    text = " ".join(text.split()).rstrip(".").strip("`'\"")
+    return text.removeprefix("./").rstrip("/") or "."
+
+
+def as_json(order: Order) -> dict[str, Any]:
+    """For the run folder."""
+    made: dict[str, Any] = msgspec.to_builtins(order)
+    return made

@@ -1,0 +1,153 @@
+"""A home of an experiment's own, driven through the `houston` command as a person would.
+
+It knows folders, commands and states of rollouts; not what they are for.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from houston_shared.errors import HoustonError
+from houston_shared.guidance_id import new_id
+from houston_shared.home import Home
+from houston_shared.sending import send
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import guidance, rollouts, scores, steps
+from houston_shared.store.reader import Reader
+from houston_shared.wire import Guide
+
+OVER = ("finished", "failed", "cancelled")
+_LOOK_SECONDS = 0.2
+_TOLD = 600
+"""Characters of a failing command's words that are kept."""
+
+
+class OwnHome:
+    """One home below `folder`, with its daemon and its part of this host.
+
+    engines: tables of `[engines.NAME]` in its houston.toml. at_once: rollouts that run together.
+    """
+
+    def __init__(
+        self, folder: Path, engines: Mapping[str, Mapping[str, Any]], at_once: int = 8
+    ) -> None:
+        self.folder = folder
+        self._at_once = at_once
+        self.home = Home((folder / "home").absolute())
+        self._engines = engines
+        self._environment = {
+            **os.environ,
+            "HOUSTON_HOME": str(self.home.path),
+            "HOUSTON_CONFIG": str(self.home.path / "houston.toml"),
+            "HOUSTON__HOSTS__ROOT": str((folder / "host").absolute()),
+        }
+
+    def start(self) -> None:
+        """Write the configuration and start the daemon; one that runs goes on."""
+        self.home.path.mkdir(parents=True, exist_ok=True)
+        head = f"[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {self._at_once}\n"
+        text = head + "".join(map(_table, self._engines.items()))
+        file = self.home.path / "houston.toml"
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+        self.run("daemon", "start")
+
+    def stop(self) -> None:
+        """Stop the daemon and its engines."""
+        self.run("daemon", "stop", check=False)
+
+    def run(self, *words: str, check: bool = True, seconds: float = 900.0) -> str:
+        """What `houston words…` prints. Raises HoustonError with its words when it fails."""
+        done = subprocess.run(
+            [sys.executable, "-m", "houston_shared.command", *words],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        if check and done.returncode:
+            raise HoustonError(
+                f"houston {' '.join(words)} ended with {done.returncode}:"
+                f" {done.stderr.strip()[-_TOLD:]}",
+                "The experiment stops here.",
+                "Run the same command again with --resume; what is done is not done again.",
+            )
+        return done.stdout
+
+    def read(self, plan: Plan[Any]) -> Any:
+        """What a query returns."""
+        with Reader(self.home) as reader:
+            return reader.run(plan)
+
+    def begin(self, task: Path, engine: str, seed: int, count: int = 1) -> list[str]:
+        """Start rollouts with the seeds `seed`, `seed + 1`, …; their ids in that order."""
+        words = ["rollout", "start", str(task), "--engine", engine, "--seed", str(seed)]
+        told = self.run(*words, "-n", str(count), "--json")
+        return [json.loads(line)["rollout"] for line in told.splitlines()]
+
+    def say(self, rollout: str, text: str, author: str) -> str:
+        """Queue guidance; its id."""
+        message = Guide(id=new_id(), rollout=rollout, text=text, claimed=author)
+        send(self.home, message, "It may have been queued.", f"houston guidance {rollout}")
+        return message.id
+
+    def wait(
+        self, some: Iterable[str], seconds: float, look: Callable[[], None] | None = None
+    ) -> list[rollouts.Rollout]:
+        """Wait until all of them have ended; `look` is called again and again meanwhile.
+
+        Raises HoustonError when they have not after `seconds`, or when one of them is paused.
+        """
+        wanted, end = set(some), time.monotonic() + seconds
+        while True:
+            found: list[rollouts.Rollout] = self.read(rollouts.all_rollouts())
+            mine = [one for one in found if one.id in wanted]
+            if all(one.state in OVER for one in mine):
+                return sorted(mine, key=lambda one: one.id)
+            stands = [one for one in mine if rollouts.stands(one)]
+            if stands or time.monotonic() > end:
+                why = stands[0].reason if stands else f"not over after {seconds:.0f} s"
+                name = (stands or [one for one in mine if one.state not in OVER])[0].id
+                raise HoustonError(
+                    f"Rollout {name} does not end: {why}.",
+                    "The experiment stops here.",
+                    f"HOUSTON_HOME={self.home.path} houston rollout show {name}",
+                )
+            if look:
+                look()
+            time.sleep(_LOOK_SECONDS)
+
+    def steps(self, rollout: str) -> list[Any]:
+        """Its closed steps, in order."""
+        found = self.read(steps.records(rollout))
+        return [one for one in found if one.observation is not None]
+
+    def guidance(self, rollout: str) -> list[Any]:
+        """What was said to it."""
+        return list(self.read(guidance.of_rollout(rollout)))
+
+    def scores(self, some: Sequence[str]) -> dict[str, list[scores.Score]]:
+        """By rollout its scores over active time."""
+        return dict(self.read(scores.history(some, 10_000)))
+
+
+def _table(item: tuple[str, Mapping[str, Any]]) -> str:
+    """`[engines.NAME]`; strings, numbers, and tables of them."""
+    name, keys = item
+    plain = [f"{key} = {json.dumps(value)}" for key, value in keys.items() if not _is_table(value)]
+    tables = [
+        f"[engines.{name}.{key}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in value.items())
+        for key, value in keys.items()
+        if _is_table(value)
+    ]
+    return "\n".join(["", f"[engines.{name}]", *plain, *tables, ""])
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)

@@ -1,0 +1,125 @@
+"""A run of an experiment: its folder, its home, its recipe; what every stage is given.
+
+DIR/recipe.toml     what was asked
+DIR/run.json        command, machine, versions
+DIR/ground/         the home with all rollouts, policies and journals, and its part of this host
+DIR/tasks/          task files
+DIR/stages/         results, one JSON file a stage
+DIR/report/         report.md, results.json, pictures
+"""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.engines.model import model_path
+from houston_daemon.training.experiment import orders, recipe
+from houston_daemon.training.experiment.own_home import OwnHome
+from houston_daemon.training.experiment.stages import Stages
+from houston_shared import synced_file
+from houston_shared.errors import ExitCode, HoustonError
+
+MODEL = "model"
+"""Name of the engine that is trained and measured."""
+GUIDED, ALONE = "guided", "alone"
+"""Names of the scripted sampler's engines: with a person beside it, and without."""
+_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "textworld", "scienceworld")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """See the module."""
+
+    folder: Path
+    recipe: recipe.Recipe
+    ground: OwnHome
+    stages: Stages
+    orders: orders.Orders
+    say: Callable[[str], None]
+
+    @property
+    def tasks(self) -> Path:
+        """Where task files are written."""
+        return self.folder / "tasks"
+
+    @property
+    def seconds(self) -> float:
+        """Longest time of one stage."""
+        return 60.0 * self.recipe.minutes
+
+
+def model_folder(made: recipe.Recipe) -> Path:
+    """The base model. Raises HoustonError where it is not there."""
+    named = str(made.model.engine.get("model", ""))
+    folder = Path(named) if named else model_path()
+    if folder is None or not folder.is_dir():
+        raise HoustonError(
+            "The model of the experiment is not there.",
+            "Nothing was started.",
+            "houston doctor --fetch-model",
+        )
+    return folder
+
+
+def prepare(file: Path, folder: Path, resume: bool, command: Sequence[str]) -> None:
+    """Make the folder of a run, or find it again. Raises HoustonError.
+
+    file: the recipe; of a run that goes on, the kept copy counts.
+    """
+    kept = folder / "recipe.toml"
+    if kept.is_file():
+        if not resume:
+            raise HoustonError(
+                f"{folder} holds a run of an experiment.",
+                "Nothing was started.",
+                "Go on with --resume, or name another folder with --out.",
+                ExitCode.USAGE,
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    made = recipe.read(file)
+    if made.orders.vocabulary:
+        vocabulary = (file.parent / made.orders.vocabulary).read_bytes()
+        synced_file.write(folder / "orders.toml", vocabulary)
+    about = json.dumps(_about(command), indent=1) + "\n"
+    synced_file.write(folder / "run.json", about.encode())
+    synced_file.write(kept, file.read_bytes())
+
+
+def vocabulary(folder: Path) -> orders.Orders:
+    """The orders of a run."""
+    own = folder / "orders.toml"
+    return orders.read(own if own.is_file() else orders.PACKAGED)
+
+
+def _about(command: Sequence[str]) -> dict[str, Any]:
+    versions = {"python": platform.python_version()}
+    for name in ("houston-agents", *_PACKAGES):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "command": " ".join(["houston", *command]),
+        "machine": {
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        },
+        "versions": versions,
+        "executable": sys.version.split("\n")[0],
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

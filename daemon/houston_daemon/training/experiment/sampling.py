@@ -1,0 +1,106 @@
+"""The stage that samples what is learned from: rollouts of all kinds of worlds, and orders.
+
+Once with the annotator (`guided`) and once without (`alone`); both see the same worlds. The
+scripted expert samples through its endpoint, or the model itself does, as the recipe says; rollouts
+with orders are always the scripted agent's.
+"""
+
+from functools import partial
+from typing import Any
+
+from houston_daemon.training.experiment import obedience, world_tasks
+from houston_daemon.training.experiment.annotator import AUTHOR, Speaking
+from houston_daemon.training.experiment.endpoint import Conversation, Turn
+from houston_daemon.training.experiment.expert import ImperfectExpert
+from houston_daemon.training.experiment.obedient import Obedient
+from houston_daemon.training.experiment.ordering import Ordering, shared
+from houston_daemon.training.experiment.orders import Order, draw
+from houston_daemon.training.experiment.run import GUIDED, MODEL, Run
+from houston_daemon.training.experiment.seats import Seats
+from houston_daemon.training.experiment.solutions import Solutions
+from houston_daemon.training.experiment.stages import Begun
+from houston_daemon.training.experiment.watching import Watching
+
+ORDER_SEED = 1
+"""Of the orders that are learned from: the same for all arms and seeds."""
+SPARE_STEPS = 3
+"""Steps of an agent with orders besides those that follow one."""
+
+
+class Agents:
+    """What the scripted endpoint plays: orders where a conversation heard one, worlds elsewhere."""
+
+    def __init__(self, run: Run, engine: str, solutions: Solutions) -> None:
+        self._run = run
+        self._guided = engine == GUIDED
+        self._seats = Seats(run.ground, engine)
+        self.solutions = solutions
+        self._expert = ImperfectExpert(run.recipe.expert, 1, self._solution)
+        self.orders = learned(run)
+        steps = run.recipe.orders.each + SPARE_STEPS
+        agent = Obedient(self.orders, run.orders.train, steps)
+        self.ordering = Ordering(agent, run.ground)
+
+    def __call__(self, seen: Conversation) -> Turn:
+        """One step of whichever agent it is."""
+        if "act" not in seen.tools:
+            return self.ordering(seen)
+        if self._guided:
+            self._annotate(seen)
+        return self._expert(seen)
+
+    def _solution(self, seen: Conversation) -> tuple[str, ...]:
+        return self.solutions.of(*self._seats.of(seen))
+
+    def _annotate(self, seen: Conversation) -> None:
+        """Speak while the step is sampled: it is heard at its end."""
+        rollout, spec = self._seats.of(seen)
+        speaking = Speaking(self._run.recipe.annotator, self.solutions.of(rollout, spec))
+        if word := speaking.word(seen.actions, seen.observation, len(seen.all_heard)):
+            self._run.ground.say(rollout, word, AUTHOR)
+
+
+def learned(run: Run) -> list[Order]:
+    """The orders to learn from, all different."""
+    wanted = run.recipe.orders
+    if not wanted.train:
+        return []
+    return draw(run.orders, "train", wanted.train * wanted.each, ORDER_SEED)
+
+
+def sample(run: Run, begun: Begun, engine: str, agents: Agents) -> dict[str, Any]:
+    """Sample, wait for the end; the rollouts with what each was for."""
+    name = MODEL if run.recipe.sampler == "policy" else engine
+    found: dict[str, str] = {}
+    for worlds in run.recipe.worlds:
+        model, sandbox = run.recipe.model, run.recipe.sandbox
+        task = world_tasks.write(run.tasks, worlds, "train", model, sandbox)
+        if worlds.train:
+            ids = begun.get(worlds.name, partial(run.ground.begin, task, name, 0, worlds.train))
+            found |= dict.fromkeys(ids, worlds.name)
+    found |= _orders(run, begun, engine, agents)
+    watch = run.recipe.sampler == "policy" and engine == GUIDED
+    look = Watching(run, found, agents.solutions).look if watch else None
+    ended = run.ground.wait(found, run.seconds, look)
+    return {"rollouts": found, "states": {one.id: one.state for one in ended}}
+
+
+def _orders(run: Run, begun: Begun, engine: str, agents: Agents) -> dict[str, str]:
+    """Rollouts with orders; alone, nobody gives any."""
+    found: dict[str, str] = {}
+    settings = {
+        "steps": run.recipe.orders.each + SPARE_STEPS,
+        "answer_tokens": run.recipe.model.answer_tokens,
+        "temperature": run.recipe.model.temperature,
+        "sandbox": run.recipe.sandbox,
+    }
+    some = agents.orders
+    for task, chunk in obedience.tasks(run.tasks, run.orders, "train", some, ORDER_SEED, settings):
+        count = len(chunk) // run.recipe.orders.each
+        make = partial(run.ground.begin, task, engine, ORDER_SEED, count)
+        ids = begun.get(task.parent.name, make)
+        found |= dict.fromkeys(ids, "orders")
+        if engine == GUIDED:
+            for rollout, orders in shared(chunk, ids).items():
+                agents.ordering.begin(rollout, orders)
+    return found
