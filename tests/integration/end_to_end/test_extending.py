@@ -20,6 +20,8 @@ environment = "{environment}"
 sides = ["{side}", "{side}"]
 [attention]
 signals = [{signal}]
+[rules]
+packages = ["lost"]
 """
 
 
@@ -45,6 +47,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
     packages.mkdir()
     install(packages, PACKAGE, CODE)
     broken = PACKAGE.replace("coin", "broken").replace("dice", "bad").replace("bad_luck", "omen")
+    broken = broken.replace("lost", "gone")
     install(packages, broken, "import no_such_library_here\n")
     made.environment["PYTHONPATH"] = str(packages)
     configuration = ENGINE + ENGINE.replace("dice", "bad")
@@ -79,7 +82,7 @@ def task(station: Station, environment: str, side: str = "heads", signal: str = 
 
 
 def test_the_manuals_environment_and_engine_run(station: Station) -> None:
-    assert len(CODE.splitlines()) < 60
+    assert len(CODE.splitlines()) < 64
     station.start()
     (row,) = station.json("rollout", "start", task(station, "coin"), "--engine", "dice")
     assert station.ended(row["rollout"])["state"] == "finished"
@@ -95,6 +98,10 @@ def test_the_manuals_environment_and_engine_run(station: Station) -> None:
     assert station.ended(lost["rollout"])["state"] == "finished"
     assert [one["attention"] for one in station.steps(row["rollout"])] == [[]]
     assert "bad_luck" in station.steps(lost["rollout"])[0]["attention"]
+    station.run("judge", row["rollout"], lost["rollout"], "--rules-only")
+    assert station.json("verdict", row["rollout"]) == []
+    (masked,) = station.json("verdict", lost["rollout"])
+    assert masked["reason"] == "lost@1: it lost"
     said = station.run("rollout", "show", row["rollout"]).stdout
     assert "100 at step 1\n" in said, "a score that used a submission"
     for name, why in (("luck", "there are: "), ("error", "Houston's own")):
