@@ -22,6 +22,7 @@ _QUIET = {
     "HF_HUB_OFFLINE": "1",  # a base is a folder; nothing is fetched
     "HF_HUB_DISABLE_TELEMETRY": "1",  # TRL reports what is trained
     "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
 

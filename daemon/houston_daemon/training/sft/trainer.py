@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
+from transformers import PrinterCallback
 from trl import SFTTrainer
 
 from houston_daemon.training.sft import checkpoints, dataset
@@ -31,6 +32,7 @@ class WeighedTrainer(SFTTrainer):  # type: ignore[misc]
     def __init__(self, *, passes: dataset.Passes, fused: bool, keep: int, **more: Any) -> None:
         """fused: whether the model's head may compute the loss (`probe`). keep: checkpoints."""
         super().__init__(train_dataset=passes.numbers(), data_collator=passes, **more)
+        self.remove_callback(PrinterCallback)
         self._keep = keep
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         self._head = WeighingHead(base) if fused else None

@@ -1,0 +1,179 @@
+"""Runs as processes of their own: killed, asked to end, without memory, with a loss that is none."""
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+from tests.training.sft import tiny
+
+from houston_daemon.training.sft import __main__ as program
+from houston_daemon.training.sft import checkpoints, progress
+from houston_daemon.training.sft.run_folder import RunFolder, settle
+
+WAIT = 120.0
+"""Seconds for a process to get where it is awaited, on a machine with much else to do."""
+
+
+def _program(folder: str, memory: int) -> None:
+    """What a child runs: the program itself, with so many bytes of memory more than it has."""
+    sys.argv = ["sft", folder]
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 for the rest of this process
+    if memory:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+    sys.exit(program.main())
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[Any]:
+    """Children that start with torch and TRL imported; each is a process with its own memory."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["houston_daemon.training.sft.running"])
+    yield made
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.save_model(tmp_path_factory.mktemp("base"))
+
+
+class Child:
+    """A run in a process of its own."""
+
+    def __init__(self, children: Any, folder: RunFolder, memory: int = 0) -> None:
+        self.folder = folder
+        self.process = children.Process(target=_program, args=(str(folder.path), memory))
+        self.process.start()
+
+    def until(self, line: str) -> None:
+        """Wait for a line of the log."""
+        end = time.monotonic() + WAIT
+        file = progress.log(self.folder.path)
+        while not (file.exists() and line in file.read_text()):
+            assert time.monotonic() < end and self.process.is_alive(), "it never got there"
+            time.sleep(0.01)
+
+    def ended(self) -> int:
+        self.process.join(WAIT)
+        assert self.process.exitcode is not None
+        return int(self.process.exitcode)
+
+
+def losses(folder: RunFolder) -> dict[int, list[str]]:
+    """Every loss of the log by step, in the order in which they were written."""
+    found: dict[int, list[str]] = {}
+    for line in progress.log(folder.path).read_text().splitlines():
+        words = line.split()
+        if words[1] == "step":
+            found.setdefault(int(words[2].split("/")[0]), []).append(words[words.index("loss") + 1])
+    return found
+
+
+LONG: dict[str, Any] = {"epochs": 12, "save_steps": 5, "lora_dropout": 0.2, "learning_rate": 5e-2}
+
+
+def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
+    tmp_path: Path, base: Path, children: Any
+) -> None:
+    """Same losses, same order, same dropout: the adapter is the same to the bit."""
+    whole = Child(children, tiny.run_folder(tmp_path, base, tiny.rows(), "whole", **LONG))
+    assert whole.ended() == 0
+    cut = tiny.run_folder(tmp_path, base, tiny.rows(), "cut", **LONG)
+    child = Child(children, cut)
+    child.until("checkpoint at step 10")
+    child.process.kill()
+    assert child.ended() == -signal.SIGKILL
+    said = settle(cut, -signal.SIGKILL)
+    assert said.state == "failed" and "--resume cut" in said.message
+    assert "checkpoint-" in said.message
+    assert Child(children, cut).ended() == 0
+    wanted, found = losses(whole.folder), losses(cut)
+    assert {step: each[-1] for step, each in found.items()} == {
+        step: each[0] for step, each in wanted.items()
+    }
+    again = min(step for step in found if found[step] == found[step][-1:] and step > 9)
+    assert again <= max(found), "it did not begin anew"
+    mine, theirs = (
+        load_file(one / "adapter_model.safetensors") for one in (cut.output, whole.folder.output)
+    )
+    assert all((mine[name] == theirs[name]).all() for name in theirs)
+
+
+def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: Any) -> None:
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), **LONG | {"epochs": 200})
+    child = Child(children, folder)
+    child.until("step 3/")
+    child.process.terminate()
+    assert child.ended() == 0
+    said = progress.read(folder.path)
+    assert said is not None and said.state == "cancelled"
+    newest = checkpoints.newest(folder.checkpoints)
+    assert newest is not None and newest.name == f"checkpoint-{said.step}"
+    assert str(newest) in said.message and "houston train sft --resume run" in said.message
+    assert not folder.output.exists()
+
+
+def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(
+    tmp_path: Path, base: Path, children: Any
+) -> None:
+    found = tiny.rows()
+    found[0]["weights"] = [3e38 if weight else 0.0 for weight in found[0]["weights"]]
+    order = {"epochs": 3, "batch": 1, "save_steps": 1}
+    folder = tiny.run_folder(tmp_path, base, found, **order)
+    assert Child(children, folder).ended() == 1
+    said = progress.read(folder.path)
+    assert said is not None and said.state == "failed"
+    assert "is not a number" in said.message and "learning_rate" in said.message
+    newest = checkpoints.newest(folder.checkpoints)
+    named = str(newest) if newest else "no checkpoint yet"
+    assert named in said.message
+    for weights in checkpoints.whole(folder.checkpoints):
+        values = load_file(weights / "adapter_model.safetensors").values()
+        assert all(abs(value).max() < 1e3 for value in values)
+
+
+def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, children: Any) -> None:
+    wide = tiny.save_model(tmp_path / "wide", max_position_embeddings=20_000)
+    long = [tiny.row(0, 18_000)]
+    folder = tiny.run_folder(tmp_path, wide, long, max_length=18_000, full=True)
+    assert Child(children, folder, memory=150 * 2**20).ended() == 1
+    said = progress.read(folder.path)
+    assert said is not None and said.state == "failed"
+    assert said.message.startswith("Memory ran out with passes of 64 tokens.")
+    assert "--resume run --set pack_tokens=32" in said.message
+
+
+def test_rows_are_cut_and_what_has_nothing_left_is_named(
+    tmp_path: Path, base: Path, children: Any
+) -> None:
+    """Also the loss on what was held out, and how often rows of a kind are seen."""
+    found = tiny.rows()
+    found[3]["kind"] = "summary"
+    folder = tiny.run_folder(
+        tmp_path, base, found, max_length=11, upsample={"react": 2, "summary": 3}
+    )
+    tiny.write(folder.data, tiny.rows((20, 30), seed=4), "held_out")
+    assert Child(children, folder).ended() == 0
+    log = progress.log(folder.path).read_text()
+    assert "8 rows cut to 11 tokens" not in log  # those without a token to train are not counted
+    kept = [number for number, length in enumerate(tiny.LENGTHS) if length // 4 < 11]
+    dropped = [f"r{number}/0.0" for number, length in enumerate(tiny.LENGTHS) if length // 4 >= 11]
+    assert f"left out, nothing to train within it: {', '.join(dropped)}" in log
+    result = folder.result
+    assert result is not None and (result.rows, result.dropped) == (len(kept), len(dropped))
+    tokens = {number: min(11, tiny.LENGTHS[number]) for number in kept}
+    assert result.tokens == 2 * sum(tokens.values()) + (tokens[3] if 3 in tokens else 0)
+    assert result.held_out_before is not None and result.held_out_after is not None
+    said = json.loads(progress.place(folder.path).read_text())
+    assert said["state"] == "finished" and said["step"] == said["steps"] == result.steps
+    assert all(said[name] for name in ("loss", "lr", "tokens", "tokens_per_second", "grad_norm"))
+    assert said["memory_bytes"] > 2**20 and said["eta_seconds"] == 0
