@@ -3,9 +3,7 @@
 import argparse
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -101,14 +99,14 @@ def _judge(
     if not wanted.judge:
         asyncio.run(session.run(named))
         return int(ExitCode.DONE)
-    name, policy = settings.engine or loaded.config.default_engine, arguments.policy
 
-    async def asked(found: dict[str, Any]) -> None:
-        async with desk.at(name, found, policy, settings.window, not wanted.dry) as session.desk:
+    async def asked(place: serving.Place) -> None:
+        made = desk.at(place, arguments.policy, settings.window, not wanted.dry)
+        async with made as session.desk:
             await session.run(named)
 
-    with _served(loaded, name, wanted.dry) as found:
-        asyncio.run(asked(found))
+    with _place(loaded, settings) as place:
+        asyncio.run(asked(place))
     if not (arguments.json or wanted.dry):
         out.note(session.cost.words(settings))
     return int(ExitCode.FAILED if failed else ExitCode.DONE)
@@ -117,22 +115,16 @@ def _judge(
 def _check(
     arguments: argparse.Namespace, loaded: Loaded, settings: Judge, template: Template
 ) -> int:
-    name = settings.engine or loaded.config.default_engine
-    with _served(loaded, name, False) as found:
-        made = desk.at(name, found, arguments.policy, settings.window)
+    with _place(loaded, settings) as place:
+        made = desk.at(place, arguments.policy, settings.window)
         return judge_measured.check(
             loaded, made, template, settings, arguments.cases, arguments.json
         )
 
 
-@contextlib.contextmanager
-def _served(loaded: Loaded, name: str, dry: bool) -> Iterator[dict[str, Any]]:
-    """The engine's settings; unless nobody will be asked, once it answers."""
-    if dry:
-        yield msgspec.to_builtins(loaded.engine(name))
-        return
-    with serving.settings_of(loaded, name, out.note) as found:
-        yield found
+def _place(loaded: Loaded, settings: Judge) -> serving.Place:
+    """Where the engine is that judges."""
+    return serving.Place(loaded, settings.engine or loaded.config.default_engine, out.note)
 
 
 def _settings(arguments: argparse.Namespace, loaded: Loaded) -> Judge:

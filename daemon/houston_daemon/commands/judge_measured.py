@@ -98,11 +98,14 @@ def _table(found: Calibration) -> Iterator[str]:
         f"{found.steps} steps of {found.rollouts} rollouts were judged by people: "
         f"{found.masked} masked, {found.steps - found.masked} kept. Bounds at 95 %."
     )
-    rows = [_HEAD, *(_row(name, one) for name, one in found.by.items())]
+    silent = [name for name, one in found.by.items() if not one.both + one.only_source]
+    rows = [_HEAD, *(_row(name, one) for name, one in found.by.items() if name not in silent)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(_HEAD))]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join(cells).rstrip()
+    if silent:
+        yield f"Masked none of these steps: {', '.join(silent)}."
     for reason in dict.fromkeys(one.few for one in found.by.values() if one.few):
         yield f"Too little to go by: {reason}."
 
@@ -120,4 +123,4 @@ def _share(one: Interval) -> str:
 
 
 def _figure(one: float | None) -> str:
-    return "–" if one is None else f"{one:.2f}"
+    return "–" if one is None else f"{one + 0.0:.2f}"

@@ -20,6 +20,7 @@ from houston_daemon.recorder.steps.journal import Journal
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.upkeep import oneself, remainder
 from houston_daemon.recorder.workers import Workers
+from houston_daemon.supervision.judge.cache import Cache
 from houston_shared.clock import iso, now_us
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import ExitCode, HoustonError
@@ -144,6 +145,7 @@ def erase(
         for part in parts
         for first in range(0, len(part.seqs), erasing.LIMIT)
     ]
+    Cache(home).forget()  # a judge's reasons quote what it judged
     if archive:
         words[:-1] = [msgspec.structs.replace(one, more=True) for one in words[:-1]]
     if holder(home) is not None:

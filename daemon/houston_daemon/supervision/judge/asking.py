@@ -85,21 +85,21 @@ class Asking:
         self.template = template
         self._settings = settings
         self._cache = cache
-        self._cost = cost
+        self.cost = cost
 
     def known(self, window: Window) -> bool:
         """Whether its answer was kept from before."""
         return self._cache is not None and self._cache.get(self._key(window)) is not None
 
     async def decide(self, window: Window) -> Decided:
-        """Verdicts on the window's steps. Raises EngineUnavailable, and OSError of the cache."""
-        self._cost.windows += 1
+        """Verdicts on the window's steps. Raises EngineUnavailable and EngineRefused."""
+        self.cost.windows += 1
         name = self._key(window)
         kept = self._cache.get(name) if self._cache else None
         if kept is not None:
             reading = answers.read(kept.answer, window.judged)
             if not reading.problem:
-                self._cost.cached += 1
+                self.cost.cached += 1
                 return Decided(window, reading.steps, cached=True)
         return await self._ask(window, name)
 
@@ -112,23 +112,28 @@ class Asking:
             prompt_tokens=0, sampled_tokens=0, seconds=0.0, tries=0,
         )  # fmt: skip
         for number in range(1, self._settings.tries + 1):
-            try:
-                sampled, prompt = await self._sample(window, message)
-            except EngineRefused as refused:  # asking again does not help
-                return Decided(window, best.steps, str(refused))
+            sampled, prompt = await self._sample(window, message)
             spent = self._count(spent, sampled, prompt, number)
             said = _answer(sampled)
             reading = answers.read(said, window.judged)
             if not reading.problem:
-                if self._cache:
-                    self._cache.put(name, msgspec.structs.replace(spent, answer=_written(said)))
+                self._remember(name, msgspec.structs.replace(spent, answer=_written(said)))
                 return Decided(window, reading.steps)
-            self._cost.unusable += 1
+            self.cost.unusable += 1
             problem = _cut_off(sampled, reading.problem)
             best = Reading({**best.steps, **reading.steps}, problem)
             message = f"{window.message}\n\n{self.template.once_more(problem, asked)}"
         undecided = [step for step in window.judged if step not in best.steps]
         return Decided(window, best.steps, best.problem if undecided else "")
+
+    def _remember(self, name: str, kept: Kept) -> None:
+        """Keep an answer. That it cannot be kept costs the next run and nothing else."""
+        if self._cache is None:
+            return
+        try:
+            self._cache.put(name, kept)
+        except OSError as problem:
+            self.cost.unkept = problem.strerror or str(problem)
 
     async def _sample(self, window: Window, message: str) -> tuple[Sampled, int]:
         """One request, and the tokens of its prompt."""
@@ -137,7 +142,7 @@ class Asking:
         request = self._request(window, message, ids, self.desk.window - size)
         if request.max_tokens < 1:
             raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
-        self._cost.requests += 1
+        self.cost.requests += 1
         return await self.desk.engine.sample(request, asyncio.Event()), size
 
     def _request(
@@ -169,10 +174,10 @@ class Asking:
         """Add a request to the sums; what this window has cost so far."""
         told = sampled.token_ids
         answered = self.desk.tokens.count(str(_answer(sampled))) if told is None else len(told)
-        self._cost.about |= told is None
-        self._cost.prompt_tokens += prompt
-        self._cost.sampled_tokens += answered
-        self._cost.seconds += sampled.seconds
+        self.cost.about |= told is None
+        self.cost.prompt_tokens += prompt
+        self.cost.sampled_tokens += answered
+        self.cost.seconds += sampled.seconds
         return msgspec.structs.replace(
             spent,
             prompt_tokens=spent.prompt_tokens + prompt,

@@ -9,6 +9,7 @@ never gives a wrong one. It may be deleted at any time.
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -60,7 +61,7 @@ class Cache:
             if found.format != FORMAT or found.sha256 != _digest(found.kept):
                 return None
             return msgspec.json.decode(found.kept, type=Kept)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError):  # whatever cannot be read is asked again
             return None
 
     def put(self, name: str, kept: Kept) -> None:
@@ -81,6 +82,13 @@ class Cache:
             with suppress(FileNotFoundError):  # it has its name by now
                 beside.unlink()
         _sync(file.parent)
+
+    def forget(self) -> None:
+        """Remove every answer: reasons quote what was judged, and that is to go. Raises OSError."""
+        beside = self._folder.with_name(f".{self._folder.name}.{secrets.token_hex(4)}")
+        with suppress(FileNotFoundError):  # nothing was ever judged here
+            self._folder.rename(beside)  # whole: another process may write meanwhile
+            shutil.rmtree(beside)
 
     def _file(self, name: str) -> Path:
         return self._folder / name[:2] / f"{name}.json"

@@ -28,6 +28,8 @@ class Cost:
     """Whether tokens are reckoned from bytes: a chat endpoint does not say them."""
     seconds: float = 0.0
     """Of all requests together; several run at once."""
+    unkept: str = ""
+    """Why answers could not be kept for the next time; empty when they were."""
 
     def add(self, other: "Cost") -> None:
         """Add another's sums."""
@@ -39,6 +41,7 @@ class Cost:
         self.sampled_tokens += other.sampled_tokens
         self.about |= other.about
         self.seconds += other.seconds
+        self.unkept = self.unkept or other.unkept
 
     def price(self, settings: Judge) -> float | None:
         """What the requests cost; None where no price is named."""
@@ -71,4 +74,6 @@ class Cost:
             f"{self.sampled_tokens:,} sampled tokens in {self.seconds:.1f} s"
         )
         price = self.price(settings)
-        return said if price is None else f"{said}; {price:.4f} {settings.currency}"
+        if price is not None:
+            said += f"; {price:.4f} {settings.currency}"
+        return f"{said}; answers were not kept: {self.unkept}" if self.unkept else said

@@ -1,5 +1,6 @@
 """An engine at which a judge can be asked: its client, its tokenizer, its dialect, its window."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -14,32 +15,45 @@ from houston_daemon.engines.token import TokenEngine
 from houston_daemon.rollout.begin import tokenizer_file
 from houston_daemon.rollout.tokens import Characters, Tokens
 from houston_daemon.supervision.judge.asking import Desk
+from houston_daemon.supervision.judge.late import LateEngine
+from houston_daemon.supervision.judge.serving import Place
 
 UNKNOWN_WINDOW = 32_768
 """Taken for a chat endpoint whose window nobody says."""
 
-NOWHERE = "http://127.0.0.1:9"
-"""Stands for the address of a child that does not run."""
-
 
 @contextlib.asynccontextmanager
 async def at(
-    name: str, settings: Mapping[str, Any], policy: str = "", window: int = 0, ask: bool = True
+    place: Place, policy: str = "", window: int = 0, ask: bool = True
 ) -> AsyncIterator[Desk]:
-    """A desk at the engine that `settings` describe, once it answers.
+    """A desk at an engine: once it answers, or with a child that is started when it is asked.
 
     window: most tokens that are used of the engine's own; 0 for all. ask: without, nobody is asked
     there and the engine may be down; sizes are what the configuration says. Raises
     EngineUnavailable and ConfigurationError.
     """
-    url = settings.get("url") or NOWHERE
-    engine = choose_engine({**settings, "url": url}, None, name)
+    engine: Engine | None = None
     try:
+        engine = await asyncio.to_thread(_engine, place, ask)
         if ask:
             await engine.ready()
-        yield made(name, engine, settings, policy, window)
+        yield made(place.name, engine, place.settings, policy, window)
     finally:
-        await engine.close()
+        place.left.set()
+        if engine is not None:
+            await engine.close()
+
+
+def _engine(place: Place, ask: bool) -> Engine:
+    if not place.child:
+        return choose_engine(place.settings, None, place.name)
+    if ask and place.running():
+        return _client(place)
+    return LateEngine(place.name, lambda: _client(place))
+
+
+def _client(place: Place) -> Engine:
+    return choose_engine({**place.settings, "url": place.url()}, None, place.name)
 
 
 def made(

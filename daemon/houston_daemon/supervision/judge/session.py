@@ -81,7 +81,8 @@ class Session:
                 trace, asked, asking, turn, errors, self._progress(rollout, len(asked))
             )
             self.cost.add(outcome.cost)
-            outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
+            if outcome.judge.steps:  # who said nothing at all replaces nothing
+                outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
             return outcome
 
     def _rules(self, reader: Reader, trace: Trace) -> tuple[Outcome, dict[int, str]]:
