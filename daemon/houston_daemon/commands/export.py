@@ -76,6 +76,13 @@ def _rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenizer", default="", metavar="PATH", help="of the model that is trained"
     )
+    parser.add_argument(
+        "--window",
+        type=whole(),
+        default=0,
+        metavar="TOKENS",
+        help="of the model that is trained: where its rollouts show tools short, rows do, too",
+    )
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
@@ -111,6 +118,7 @@ def _options(arguments: argparse.Namespace) -> RowOptions:
         summaries=not arguments.no_summaries,
         dialect=arguments.dialect,
         tokenizer=tokenizer,
+        window=arguments.window,
     )
 
 

@@ -9,7 +9,6 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.dialects.calls import schemas
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
@@ -39,8 +38,6 @@ from houston_shared.real_user import disarm
 from houston_shared.records import AWAY, Head, RolloutSpec
 from houston_shared.task import Task, parse_task
 
-SHORT_TOOLS_SHARE = 8
-"""Tools are rendered short when their schemas take more than window / this."""
 CHARACTERS_PER_TOKEN = 3
 
 
@@ -275,9 +272,7 @@ async def _new_head(
     system = system_prompt(task)
     message = disarm(task_message(asked(spec, environment), task)).text
     tools = environment.tools
-    long = renderer.measure.count(schemas(tools))
-    short = window is not None and long > window // SHORT_TOOLS_SHARE
-    head = renderer.head(system, tools, message, short)
+    head = renderer.head(system, tools, message, renderer.shows_short(tools, window))
     fitting.check_head(renderer.head_size(head), fitting.limits(task.budget, window))
     point("worker.head.before")
     await line.store(wire.StoreHead, head=head)

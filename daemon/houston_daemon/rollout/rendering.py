@@ -6,7 +6,7 @@ when a step has just closed and when a resumed worker reads it back.
 
 from collections.abc import Mapping, Sequence
 
-from houston_daemon.dialects.calls import compact
+from houston_daemon.dialects.calls import compact, schemas
 from houston_daemon.dialects.protocol import Dialect, Piece, ToolText
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.rollout.context import Entry
@@ -22,6 +22,9 @@ from houston_shared.records import (
     Thoughts,
 )
 from houston_shared.store.messages import EARLIER, NOTHING
+
+SHORT_TOOLS_SHARE = 8
+"""Tools are rendered short when their schemas take more than window / this."""
 
 
 class Renderer:
@@ -47,6 +50,12 @@ class Renderer:
             token_ids=tuple(self.tokens.encode(pieces)) if self.tokens else None,
             dialect=self.dialect.name,
             tokenizer=self.tokens.path if self.tokens else "",
+        )
+
+    def shows_short(self, tools: Sequence[ToolSpec], window: int | None) -> bool:
+        """Whether a head shows each tool in one line. window: tokens; None where it is unknown."""
+        return window is not None and self.measure.count(schemas(tools)) > (
+            window // SHORT_TOOLS_SHARE
         )
 
     def head_size(self, head: Head) -> int:

@@ -200,3 +200,16 @@ def test_another_familys_empty_answer_is_not_trained(
     (chat,) = stage.chats(played)
     (empty,) = [one for one in chat.messages if one.step == 2 and one.message.role == "assistant"]
     assert (empty.weight, empty.why) == (0.0, "the answer is empty")
+
+
+def test_a_head_shows_tools_as_rollouts_in_the_same_window_do(
+    stage: Stage, family: dict[str, Family], tmp_path: Path
+) -> None:
+    played = stage.play(family["chatml"], TURNS[:2])
+    tokenizer = copied(family["chatml"].tokenizer, tmp_path)
+    (long,) = stage.rows(played, RowOptions(tokenizer=tokenizer, window=1_000_000))
+    (short,) = stage.rows(played, RowOptions(tokenizer=tokenizer, window=64))
+    assert len(short.token_ids) < len(long.token_ids)
+    assert list(short.spans)[-1].end - len(short.token_ids) == (
+        list(long.spans)[-1].end - len(long.token_ids)
+    )

@@ -103,4 +103,5 @@ def _rendering(plan: RolloutPlan, head: Head, options: RowOptions, own: bool) ->
         )
     thoughts = _thoughts(plan, options)
     told = own and plan.thoughts == "strip"
-    return Rendering(Renderer(dialect, made, thoughts), made, own, told, options.short_tools)
+    renderer = Renderer(dialect, made, thoughts)
+    return Rendering(renderer, made, own, told, options.short_tools, options.window)

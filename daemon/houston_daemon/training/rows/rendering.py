@@ -39,13 +39,15 @@ class Rendering:
     told: bool
     """Whether the ledger's prompts are these contexts: it ran so, without thoughts."""
     short_tools: bool = False
+    window: int = 0
 
     def head(self, head: Head) -> Head:
         """The head of the rows."""
         if self.own:
             return head
         tools = [_tool(one) for one in head.tools]
-        return self.renderer.head(head.system, tools, head.task, self.short_tools)
+        short = self.short_tools or self.renderer.shows_short(tools, self.window or None)
+        return self.renderer.head(head.system, tools, head.task, short)
 
     def seen(self, sample: SampleBody) -> SampleBody:
         """What of a sample may be used."""

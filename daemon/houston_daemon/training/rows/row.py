@@ -227,3 +227,6 @@ class RowOptions:
     the rollout ran."""
     short_tools: bool = False
     """Whether a head that is rendered shows each tool in one line instead of its JSON schema."""
+    window: int = 0
+    """Window of the model that is trained, tokens: a head that is rendered shows long lists of
+    tools short where its rollouts would; 0: where `short_tools` says."""
