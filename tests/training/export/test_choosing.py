@@ -83,7 +83,7 @@ def test_no_rollout_nor_a_branch_of_it_is_on_both_sides(
 ) -> None:
     members = [
         *TASKS,
-        *(Member(f"b-{n}", task, TASKS[p].rollout) for n, (p, task) in enumerate(branches)),
+        *(Member(f"branch-{n}", task, TASKS[p].rollout) for n, (p, task) in enumerate(branches)),
     ]
     try:
         held_out = divide(members, HeldOut(fraction, seed=seed))
@@ -100,7 +100,7 @@ def test_a_share_is_a_share_of_tasks_and_another_task_swaps_none() -> None:
     assert len(held_out) == 2
     more = divide([*TASKS, Member("i-0", "i", "")], HeldOut(0.25))
     assert len(more) == 3
-    assert held_out - more <= set() or "i" in more
+    assert held_out < more
 
 
 def test_tasks_by_name() -> None:

@@ -62,15 +62,17 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What weighs and what does not, without copies."""
+    """What weighs and what does not, without a recipe's copies; held out rows, too."""
 
     unit: str
     """`tokens`, or `answers` for rows of messages."""
     all: int
+    """Tokens, or messages, of all rows."""
     sampled: int
+    """Of answers; one that stands in several rows counts in each."""
     trained: int
     untrained: dict[str, int]
-    """Sampled and not trained, by why."""
+    """Sampled and not trained, by why; with `trained` it makes `sampled`."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -133,7 +133,8 @@ class Place:
     def _tidy(self) -> None:
         for name in OURS:
             (self.folder / (name + UNFINISHED)).unlink(missing_ok=True)
-        if not any((self.folder / name).exists() for name in OURS):
+        whole = (self.folder / manifest.NAME).exists()
+        if whole or not any((self.folder / name).exists() for name in OURS):
             self._marker.unlink(missing_ok=True)
 
     def _other(self) -> HoustonError:

@@ -1,0 +1,68 @@
+"""Exports again and again, each killed one operation on files later, and tells what was left.
+
+    python -m tests.training.export.killed HOME FOLDER ROLLOUT… [--over FORMAT]
+
+Prints a JSON line for each kill. With --over an export of that format lies there whole before.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.training.export.folder import Asked, export
+from houston_shared.home import Home
+
+OPERATIONS = [(os, "fsync"), (Path, "replace"), (Path, "unlink"), (Path, "touch"), (Path, "mkdir")]
+
+
+def arm(last: int) -> None:
+    """Let this process die before its `last`-th operation."""
+    left = [last]
+
+    def deadly(act: Callable[..., Any]) -> Callable[..., Any]:
+        def acting(*arguments: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return act(*arguments, **named)
+
+        return acting
+
+    for owner, name in OPERATIONS:
+        setattr(owner, name, deadly(getattr(owner, name)))
+
+
+def main() -> None:
+    home, folder, *ids = sys.argv[1:]
+    over = ids[ids.index("--over") + 1] if "--over" in ids else ""
+    ids = ids[: ids.index("--over")] if over else ids
+    asked = Asked(tuple(ids), parquet=False, force=bool(over))
+    for count in range(1, 100):
+        place = Path(folder) / str(count)
+        if over:
+            export(Home(Path(home)), Asked(tuple(ids), over), place)
+        child = os.fork()
+        if not child:
+            arm(count)
+            export(Home(Path(home)), asked, place)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.waitstatus_to_exitcode(status) == 0:
+            return
+        left = (
+            {one.name: one.read_bytes().hex() for one in place.iterdir()} if place.exists() else {}
+        )
+        export(Home(Path(home)), Asked(tuple(ids), force="manifest.json" in left), place)
+        print(json.dumps({"left": left, "after": {
+            one.name: one.read_bytes().hex() for one in place.iterdir()
+        }}), flush=True)  # fmt: skip
+        shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main()

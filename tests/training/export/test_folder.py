@@ -1,0 +1,246 @@
+"""Exports of real rollouts: the same again, what one verdict changes, splits, recipes, refusals."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.export.folder import Asked, export
+from houston_daemon.training.export.formats import FORMATS
+from houston_daemon.training.export.recipe import choose_recipe
+from houston_daemon.training.export.split import HeldOut
+from houston_daemon.training.rows.row import RowOptions
+from houston_shared import secret_values
+from houston_shared.errors import HoustonError
+from tests.training.export.conftest import SECRET, Scene
+from tests.training.export.writing import lines
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def rows(folder: Path, name: str = "data.jsonl") -> dict[str, list[Any]]:
+    """Lines by the row they are of."""
+    found: dict[str, list[Any]] = {}
+    for line in lines(folder / name):
+        metadata: Any = line.get("metadata", line)
+        found.setdefault(metadata["row"], []).append(line)
+    return found
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["lines", "parquet"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_again_is_the_same_bytes(
+    name: str, parquet: bool, scene: Scene, tmp_path: Path
+) -> None:
+    if parquet and FORMATS[name].only_lines:
+        pytest.skip("has no parquet file")
+    held_out = HeldOut(tasks=(task(scene, scene.short.id),))
+    asked = Asked(scene.ids, name, held_out=held_out, parquet=parquet)
+    first, second = (export(scene.home, asked, tmp_path / folder) for folder in "ab")
+    assert files(first.folder) == files(second.folder)
+    assert first.manifest == second.manifest
+    assert first.written and second.written
+    again = export(scene.home, asked, tmp_path / "a")
+    assert not again.written
+    assert files(again.folder) == files(second.folder)
+
+
+def task(scene: Scene, rollout: str) -> str:
+    return str(scene.stage.rig.query("SELECT task FROM rollouts WHERE id = ?", rollout)[0][0])
+
+
+@pytest.mark.parametrize("name", ["trl", "trl-chat", "slime", "raw"])
+def test_one_verdict_changes_the_rows_it_touches_and_no_other(
+    name: str, scene: Scene, tmp_path: Path
+) -> None:
+    asked = Asked(scene.ids, name, recipe=choose_recipe("apollo"))
+    rollout, step = scene.short.id, {"trl": 1, "trl-chat": 2, "slime": 3, "raw": 1}[name]
+    before = rows(export(scene.home, asked, tmp_path / "before").folder)
+    scene.stage.judge(rollout, step, "mask")
+    after = export(scene.home, asked, tmp_path / "after")
+    changed = {row for row in before if rows(after.folder).get(row) != before[row]}
+    assert changed == {f"{rollout}/0.0"}
+    assert after.manifest.verdicts.people >= 1
+    assert "mask: human" in after.manifest.counts.untrained
+    scene.stage.judge(rollout, step, "undecided")
+    back = export(scene.home, asked, tmp_path / "back")
+    assert rows(back.folder) == before
+    assert (back.folder / "data.jsonl").read_bytes() == (
+        tmp_path / "before" / "data.jsonl"
+    ).read_bytes()
+
+
+def test_rules_and_judges_are_named_with_their_versions(scene: Scene, tmp_path: Path) -> None:
+    scene.stage.judge(scene.short.id, 1, "mask", "judge")
+    scene.stage.judge(scene.short.id, 2, "keep", "judge")
+    found = export(scene.home, Asked((scene.short.id,)), tmp_path / "out").manifest
+    assert found.verdicts.judges == {"judge:test": 2}
+    assert found.verdicts.counts == {"keep by judge": 1, "mask by judge": 1}
+    assert found.counts.untrained == {"mask: judge": found.counts.sampled - found.counts.trained}
+    for step in (1, 2):
+        scene.stage.judge(scene.short.id, step, "undecided", "judge")
+
+
+def test_the_manifest_says_what_is_there(scene: Scene, tmp_path: Path) -> None:
+    import hashlib
+
+    made = export(scene.home, Asked(scene.ids), tmp_path / "out").manifest
+    told = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    data = (tmp_path / "out" / "data.jsonl").read_bytes()
+    assert told["content_hash"] == hashlib.sha256(data).hexdigest()
+    found = lines(tmp_path / "out" / "data.jsonl")
+    assert told["rows"] == len(found) == sum(one["rows"] for one in told["sources"])
+    assert told["files"][0]["tokens"] == sum(one["tokens"] for one in found)  # type: ignore[misc]
+    counts = made.counts
+    assert counts.trained == sum(one["trained"] for one in found)  # type: ignore[misc]
+    assert counts.trained + sum(counts.untrained.values()) == counts.sampled < counts.all
+    assert counts.untrained.keys() == {"trained in another row", "trained in another rollout"}
+    assert [one["rollout"] for one in told["sources"]] == list(scene.ids)
+    for source in made.sources:
+        ((seq,),) = scene.stage.rig.query(
+            "SELECT last_seq FROM rollouts WHERE id = ?", source.rollout
+        )
+        assert source.newest_seq == seq
+    assert told["dialects"] == ["chatml-json"]
+    assert list(told["tokenizers"]) == [scene.short.engine.family.tokenizer]
+    assert made.split["train"] == sorted({task(scene, one) for one in scene.ids})
+
+
+def test_no_sampled_token_is_trained_twice_with_a_branch_beside(
+    scene: Scene, tmp_path: Path
+) -> None:
+    folder = export(scene.home, Asked(scene.ids, "raw"), tmp_path / "out").folder
+    spans: Any = [span for line in lines(folder / "data.jsonl") for span in line["spans"]]  # type: ignore[attr-defined]
+    trained = Counter(one["sample_seq"] for one in spans if one["weight"])
+    assert trained and set(trained.values()) == {1}
+    assert {one["sample_seq"] for one in spans} == set(trained)
+
+
+def test_held_out_tasks_are_in_a_file_of_their_own(scene: Scene, tmp_path: Path) -> None:
+    held_out = HeldOut(tasks=(task(scene, scene.long.id),))
+    asked = Asked(scene.ids, recipe=choose_recipe("apollo"), held_out=held_out)
+    done = export(scene.home, asked, tmp_path / "out")
+    train, test = (rows(done.folder, f"{name}.jsonl") for name in ("data", "held_out"))
+    assert {one.partition("/")[0] for one in train} == {scene.short.id}
+    assert {one.partition("/")[0] for one in test} == {scene.long.id, scene.branch.id}
+    assert all(len(copies) == 7 for copies in train.values())
+    assert all(len(copies) == 1 for copies in test.values())
+    assert [one.rollout for one in done.manifest.sources if one.held_out] == sorted(
+        (scene.long.id, scene.branch.id)
+    )
+
+
+def test_apollo_repeats_rows_in_the_file_itself(scene: Scene, tmp_path: Path) -> None:
+    once = export(scene.home, Asked(scene.ids), tmp_path / "once")
+    many = export(
+        scene.home, Asked(scene.ids, recipe=choose_recipe("apollo", 5)), tmp_path / "many"
+    )
+    single, copies = rows(once.folder), rows(many.folder)
+    assert copies.keys() == single.keys()
+    assert any("summary" in row for row in single)
+    for row, found in copies.items():
+        assert found == single[row] * (10 if "summary" in row else 7)
+    order = [line["row"] for line in lines(many.folder / "data.jsonl")]
+    assert order != sorted(order)  # type: ignore[type-var]
+    assert many.manifest.counts == once.manifest.counts
+
+
+def test_without_masking_and_without_summaries(scene: Scene, tmp_path: Path) -> None:
+    scene.stage.judge(scene.short.id, 2, "mask")
+    options = RowOptions(masking=False, summaries=False)
+    done = export(scene.home, Asked(scene.ids, rows=options), tmp_path / "out")
+    scene.stage.judge(scene.short.id, 2, "undecided")
+    assert not any("summary" in row for row in rows(done.folder))
+    assert not any(why.startswith("mask") for why in done.manifest.counts.untrained)
+    assert done.manifest.options["masking"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "left"), [("trl", 1), ("trl-chat", 1), ("slime", None), ("openai", None), ("raw", 0)]
+)
+def test_a_row_in_which_everything_is_masked(
+    name: str, left: int | None, scene: Scene, tmp_path: Path
+) -> None:
+    """TRL's has no line of it and the manifest says so; slime's and OpenAI's are refused."""
+    for step in (1, 2, 3, 4):
+        scene.stage.judge(scene.short.id, step, "mask")
+    asked, row = Asked(scene.ids, name), f"{scene.short.id}/0.0"
+    try:
+        if left is None:
+            with pytest.raises(HoustonError) as refused:
+                export(scene.home, asked, tmp_path / "out")
+            assert row in refused.value.cause and "--leave-out" in refused.value.next
+            assert not (tmp_path / "out").exists()
+            asked = Asked(scene.ids, name, leave_out=True)
+        done = export(scene.home, asked, tmp_path / "out")
+        assert [one.row for one in done.manifest.left_out] == ([] if left == 0 else [row])
+        with pytest.raises(HoustonError, match=r"Nothing would be trained|no right place"):
+            export(scene.home, Asked((scene.short.id,), name), tmp_path / "alone")
+        assert not (tmp_path / "alone").exists()
+    finally:
+        for step in (1, 2, 3, 4):
+            scene.stage.judge(scene.short.id, step, "undecided")
+
+
+def test_another_export_is_replaced_only_by_force(scene: Scene, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(scene.home, Asked(scene.ids), folder)
+    before = files(folder)
+    for other in (
+        Asked((scene.short.id,)),
+        Asked(scene.ids, "raw"),
+        Asked(scene.ids, parquet=True),
+        Asked(scene.ids, recipe=choose_recipe("shuffled")),
+    ):
+        with pytest.raises(HoustonError, match="Another export lies"):
+            export(scene.home, other, folder)
+        assert files(folder) == before
+    forced = export(scene.home, Asked(scene.ids, "openai", force=True), folder)
+    assert forced.written
+    assert set(files(folder)) == {"README.md", "data.jsonl", "data.rows.jsonl", "manifest.json"}
+
+
+def test_a_damaged_data_file_is_not_the_same_export(scene: Scene, tmp_path: Path) -> None:
+    done = export(scene.home, Asked(scene.ids), tmp_path / "out")
+    whole = files(done.folder)
+    (done.folder / "data.jsonl").write_bytes(whole["data.jsonl"][:-9])
+    with pytest.raises(HoustonError, match="Another export lies"):
+        export(scene.home, Asked(scene.ids), tmp_path / "out")
+    export(scene.home, Asked(scene.ids, force=True), tmp_path / "out")
+    assert files(done.folder) == whole
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "data.jsonl", "manifest.json"])
+def test_a_folder_with_other_files_is_left_alone(name: str, scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(HoustonError, match=r"no export|no manifest"):
+        export(scene.home, Asked(scene.ids), tmp_path)
+    assert files(tmp_path) == {name: b"mine"}
+
+
+def test_ids_that_hold_a_secret_are_refused_and_texts_are_redacted(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that was none as the rollout ran: its words stand in a thought."""
+    monkeypatch.setenv("PROBE_API_KEY", SECRET)
+    secret_values.redactor.cache_clear()
+    try:
+        for name in ("trl", "raw"):
+            with pytest.raises(HoustonError) as refused:
+                export(scene.home, Asked(scene.ids, name), tmp_path / name)
+            assert "[secret:PROBE_API_KEY]" in refused.value.cause
+            asked = Asked(scene.ids, name, leave_out=True)
+            kept = rows(export(scene.home, asked, tmp_path / name).folder)
+            assert kept and f"{scene.short.id}/0.0" not in kept
+        for name in ("trl-chat", "slime", "openai"):
+            folder = export(scene.home, Asked(scene.ids, name), tmp_path / name).folder
+            for content in files(folder).values():
+                assert SECRET.encode() not in content
+            assert b"[secret:PROBE_API_KEY]" in (folder / "data.jsonl").read_bytes()
+    finally:
+        monkeypatch.undo()
+        secret_values.redactor.cache_clear()
