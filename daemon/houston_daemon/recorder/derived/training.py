@@ -45,10 +45,13 @@ def policy(connection: sqlite3.Connection, event: "Event", body: PolicyRegistere
 
 
 def asked(connection: sqlite3.Connection, event: "Event", body: TrainingAsked) -> None:
-    """Queued."""
+    """Queued; one that failed or was cancelled, once more."""
     connection.execute(
         "INSERT INTO training_runs (id, kind, state, alone, by, seq, queued_at, last_seq)"
-        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+        " state = excluded.state, reason = '', alone = excluded.alone, cancelling = '',"
+        " by = excluded.by, seq = excluded.seq, queued_at = excluded.queued_at,"
+        " last_seq = excluded.last_seq, ended_at = NULL",
         (body.run, body.kind, int(body.alone), body.by, event.seq, event.at, event.seq),
     )
 

@@ -24,7 +24,10 @@ ENDED = ("finished", "failed", "cancelled")
 
 
 def start(store: Store, message: wire.StartTraining, author: Author) -> Done:
-    """Queue a run, or note one that runs alone; the same request again changes nothing."""
+    """Queue a run, or note one that runs alone; the same request again changes nothing.
+
+    A run that failed or was cancelled may be asked for once more: it goes on from its checkpoint.
+    """
     request = said_before.key(message.request)
     if not policy_names.is_run(message.run):
         raise denial(f"{message.run[:80]!r} cannot name a training run.", code=ExitCode.USAGE)
@@ -34,7 +37,9 @@ def start(store: Store, message: wire.StartTraining, author: Author) -> Done:
         before = rebuild.run(store, training_runs.asked(known))
         if before is not None and before.request == request:
             return Done(seq=known.seq)
-        raise denial(f"There is a training run {known.id} already.", "houston train list")
+        if known.state not in ("failed", "cancelled"):
+            cause = f"There is a training run {known.id} already ({known.state})."
+            raise denial(cause, "houston train list")
     if not (policy_names.training_folder(store.home) / message.run).is_dir():
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
     if message.parent and rebuild.run(store, policies.one(message.parent)) is None:

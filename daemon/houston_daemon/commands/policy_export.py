@@ -1,0 +1,54 @@
+"""`houston policy export policy@2 --format gguf --out FILE`: for llama.cpp and its kin."""
+
+import argparse
+from pathlib import Path
+
+from houston_daemon.commands import policy_files
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode, HoustonError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, `--format`, `--out`, `--precision`, `--no-check`, `--json`."""
+    parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
+    parser.add_argument("--format", choices=("gguf",), default="gguf", help="of the file (gguf)")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="file to write")
+    parser.add_argument(
+        "--precision",
+        choices=("bf16", "f16", "f32"),
+        default="bf16",
+        help="of the weights (bf16, which is what most models are)",
+    )
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not read it back and compare its logits"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Write it, read it back, compare."""
+    from houston_daemon.training.policies import gguf, merging  # torch: seconds
+
+    found = policy_files.meant(loaded, arguments.policy)
+    model = merging.merged(found.policy.kind, found.folder, found.base)
+    file = arguments.out.absolute()
+    gguf.write(model, found.base, file, arguments.precision, found.policy.name)
+    worst = None
+    if not arguments.no_check:
+        worst = gguf.compare(model, found.base, file)
+        if worst > gguf.TOLERANCE[arguments.precision]:
+            raise HoustonError(
+                f"What {file} computes differs from {found.policy.name} by up to {worst:.3g} in a "
+                "logit.",
+                "It was left there to be looked at; do not use it.",
+            )
+    size = file.stat().st_size
+    if arguments.json:
+        out.json_line(
+            {"policy": found.policy.name, "out": str(file), "bytes": size, "difference": worst}
+        )
+    else:
+        checked = "not checked" if worst is None else f"its logits differ by at most {worst:.2g}"
+        out.line(f"{found.policy.name} is in {file}: {size / 1e6:,.1f} MB, {checked}.")
+    return int(ExitCode.DONE)

@@ -1,0 +1,37 @@
+"""`houston policy merge policy@2 --out DIR`: base and adapter as one model."""
+
+import argparse
+from pathlib import Path
+
+from houston_daemon.commands import policy_files
+from houston_shared import out
+from houston_shared.config import Loaded
+from houston_shared.errors import ExitCode
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, `--out`, `--json`."""
+    parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder to make: safetensors, config"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Write it."""
+    from houston_daemon.training.policies import merging  # torch: seconds that nobody else pays
+    from houston_daemon.training.policies.hashing import model_hash
+
+    found = policy_files.meant(loaded, arguments.policy)
+    model = merging.merged(found.policy.kind, found.folder, found.base)
+    folder = arguments.out.absolute()
+    written = merging.write(model, found.base, folder, found.lineage)
+    size = sum(file.stat().st_size for file in written)
+    if arguments.json:
+        hash = model_hash(folder)
+        name = found.policy.name
+        out.json_line({"policy": name, "out": str(folder), "bytes": size, "hash": hash})
+    else:
+        out.line(f"{found.policy.name} is in {folder}: {size / 1e6:,.1f} MB.")
+    return int(ExitCode.DONE)

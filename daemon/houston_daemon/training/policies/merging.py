@@ -1,0 +1,89 @@
+"""A policy as one model: the adapter's weights added to those of its base.
+
+The sum is made in float32 and stored in the base's own type, so that it is as near to what the
+adapter computes as that type allows. Imports torch, transformers and peft.
+"""
+
+import importlib
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.policies import files
+from houston_shared.errors import ExitCode, HoustonError
+
+NEEDED = ("torch", "transformers", "peft")
+
+
+def need(*modules: str) -> None:
+    """Raise HoustonError unless all of these are installed."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise HoustonError(
+            f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not installed.",
+            "Nothing was written.",
+            "pip install 'houston-agents[train,local]'",
+            ExitCode.CONFIGURATION,
+        )
+
+
+def quiet() -> None:
+    """Let transformers show no bars, and torch leave half of the processors to the rest."""
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
+    importlib.import_module("transformers").utils.logging.disable_progress_bar()
+    importlib.import_module("transformers").utils.logging.set_verbosity_error()
+
+
+def merged(kind: str, folder: Path, base: Path) -> Any:
+    """The policy as a model of transformers, in the base's type, on the CPU.
+
+    kind: `lora` or `full`. folder: the policy's. Raises HoustonError.
+    """
+    need(*NEEDED)
+    quiet()
+    torch = importlib.import_module("torch")
+    models = importlib.import_module("transformers").AutoModelForCausalLM
+    try:
+        if kind == "full":
+            return models.from_pretrained(folder, dtype="auto")
+        net = models.from_pretrained(base, dtype="auto")
+        stored = net.dtype
+        peft = importlib.import_module("peft")
+        net = peft.PeftModel.from_pretrained(net.to(torch.float32), folder)
+        return net.merge_and_unload().to(stored)
+    except (OSError, ValueError, RuntimeError, KeyError) as problem:
+        said = str(problem).strip().partition("\n")[0]
+        raise HoustonError(
+            f"The policy in {folder} cannot be put together with {base}: {said}.",
+            "Nothing was written.",
+        ) from problem
+
+
+def write(model: Any, base: Path, out: Path, lineage: Mapping[str, Any]) -> list[Path]:
+    """Write a merged model as a folder that transformers, TRL and vLLM read; returns its files.
+
+    out: must not be there, or be empty. base: whose tokenizer it keeps. Raises HoustonError.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise HoustonError(f"{out} is not empty.", "Nothing was written.", "Name another --out.")
+    beside = out.with_name(f".{out.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        model.save_pretrained(beside)
+        for file in files.tokenizer_files(base):
+            shutil.copyfile(file, beside / file.name)
+        said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
+        (beside / files.LINEAGE).write_bytes(said + b"\n")
+        if out.exists():
+            out.rmdir()
+        beside.rename(out)
+    except OSError as problem:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise HoustonError(f"{out} cannot be written: {problem}.", "Nothing was kept.") from problem
+    return sorted(out.iterdir())
