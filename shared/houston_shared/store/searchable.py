@@ -49,6 +49,8 @@ def text_of(kind: str, body: bytes) -> str:
             return "\n".join([sample.thought, *(_call(one) for one in sample.calls)])
         case Result(text=said) | GuidanceQueued(text=said) | GuidanceEdited(text=said):
             return said
+        case VerdictGiven(source="rule"):  # it only quotes the step that it is about
+            return ""
         case ObservationBody(tail=said) | ForkBody(summary=said) | VerdictGiven(reason=said):
             return said
         case Bookmarked(note=said) | Claimed(note=said):

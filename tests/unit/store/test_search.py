@@ -11,7 +11,7 @@ import pytest
 from houston_daemon.recorder.steps.journal import Key
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import Call, FileChange, ForkBody, Result, TerminalSpan
-from houston_shared.store.bodies import StoredObservation, StoredSample
+from houston_shared.store.bodies import StoredObservation, StoredSample, VerdictGiven
 from houston_shared.store.finding.looking import SLOW_TEXTS, Hit, as_json, search
 from houston_shared.store.finding.query import Mode, Query
 from houston_shared.store.reader import Reader
@@ -198,6 +198,20 @@ def test_terminals_are_searched_in_their_logs_and_lead_to_the_step(
     assert [(hit.step, hit.snippet) for hit in found] == [
         (2, "loss 0.4"), (2, "an end without a line break: loss 0.3"), (1, "loss 0.5"),
     ]  # fmt: skip
+
+
+def test_what_rules_say_only_quotes_a_step_and_is_not_found_beside_it(
+    written: WrittenHome, reader: Reader
+) -> None:
+    written.rollout("r1")
+    written.step("r1", 1, sample("the needle"))
+    sources: tuple[Any, ...] = ("rule", "judge", "human")
+    for source in sources:
+        said = VerdictGiven(last=1, verdict="mask", by=source, source=source, reason="a needle")
+        written.event(Key("r1", 1), "verdict", said)
+    index(written, written.seq)
+    for mode in ("words", "literal"):
+        assert len(find(reader, "needle", mode=mode)) == 3, mode
 
 
 def test_the_newest_come_first(written: WrittenHome, reader: Reader) -> None:

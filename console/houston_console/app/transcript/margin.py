@@ -58,7 +58,7 @@ def beside(what: Beside, width: int) -> list[Line]:
 def _given(given: Given, counts: bool, width: int) -> list[Line]:
     glyph, tone = VERDICTS[given.verdict]
     who = f"{given.by} (person)" if given.source == "human" else given.source
-    if given.source != "human" and given.by not in ("", given.source):
+    if given.source != "human" and given.by not in ("", given.source, "rules"):
         who += f" {given.by}"
     why = f": {given.reason}" if given.reason else ", no reason given"
     rest = "" if counts else "  (outranked)"

@@ -16,8 +16,9 @@ _IN_PLACE = frozenset({"sed", "perl"})
 
 def blind_edit(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """A file was changed whose contents were not looked at in the step before, as they were then
-    (APOLLO, appendix E). An edit is no look: the next edit of the same file is blind. Steps that
-    only think are left out of account; new files, and lines that are appended, are no edits.
+    (APOLLO, appendix E). An edit is no look: the next edit of the same file is blind; having
+    written the whole file is one. Steps that only think are left out of account; new files, and
+    lines that are appended, are no edits.
     """
     for at, step in enumerate(trace.seen):
         for path, place in _edited(step, settings.blind_replacements):
@@ -41,10 +42,10 @@ def _looked(seen: Sequence[StepSeen], at: int, path: str, place: str, window: in
         for call in reversed(acts):
             if host(call) != place:
                 continue
-            if any(shell.same(path, one) for one in _changed(call, replaced=True)):
-                return False
             if _shows(call, path):
                 return True
+            if any(shell.same(path, one) for one in _changed(call, replaced=True)):
+                return False
     return False
 
 
@@ -67,6 +68,12 @@ def _changed(call: CallSeen, replaced: bool) -> Iterator[str]:
 
 
 def _shows(call: CallSeen, path: str) -> bool:
-    """Whether a call showed the file; a run of it that failed shows where it fails."""
-    seen = replace(call, success=True) if call.kind == "command" else call
-    return not call.fields.get("change") and shows(seen, path)
+    """Whether a call showed the file: all of it as it was written, or, where a run of it failed,
+    where it fails.
+    """
+    if call.fields.get("change"):
+        return call.fields["change"] != "edited" and shows(call, path)
+    command = call.kind == "command"
+    if command and any(shell.same(path, one) for one in _changed(call, replaced=True)):
+        return False
+    return shows(replace(call, success=True) if command else call, path)

@@ -77,7 +77,8 @@ def _slow(content: str) -> str:
 
 
 def _has_vllm(trace: Trace, settings: Rules) -> bool:
-    there = settings.vllm or any(trace.gpus.values()) or bool(_VLLM.search(trace.instructions))
+    gpus = any(trace.gpus.values()) or trace.task.mapped.gpus
+    there = settings.vllm or gpus or bool(_VLLM.search(trace.instructions))
     texts = (result.text for step in trace.steps for result in step.results)
     return there and not any("vllm" in text and _NO_VLLM.search(text) for text in texts)
 

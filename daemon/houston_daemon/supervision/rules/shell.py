@@ -23,6 +23,8 @@ _PROGRAM = re.compile(
     r"|ray|ipython)\Z"
 )
 _SCRIPT = re.compile(r"\.(py|sh)\Z")
+_LAUNCHING = ("torch.distributed", "accelerate", "deepspeed")
+"""Modules that start a script which is named behind them."""
 _VALUE = re.compile(r"[\d.]+[smhd]?\Z")
 _SHOW = (
     "awk basename cat cd cmp column curl cut date df diff dirname du echo egrep fgrep file find"
@@ -61,6 +63,8 @@ class Simple(NamedTuple):
         module = ""
         for before, word in zip(self.words, self.words[1:], strict=False):
             if before == "-m" and self.program.startswith("python"):
+                if word.startswith(_LAUNCHING):
+                    continue
                 module = word.replace(".", "/") + ".py"
                 break
             if _SCRIPT.search(word):

@@ -107,9 +107,27 @@ IDLE: dict[str, Case] = {
     "exported before": ([run("export CUDA_VISIBLE_DEVICES=3"), run("python train.py")], GPUS, {2}),
     "exported in another session": ([run("export CUDA_VISIBLE_DEVICES=3", session="b"),
                                      run("python train.py")], GPUS, set()),
-    "inside of a shell script": (
-        [create("go.sh", f"#!/bin/bash\n{ONE}\n"), run("bash go.sh")], GPUS,
-                                 {2}),
+    "inside of a shell script, which is masked, too": (
+        [create("go.sh", f"#!/bin/bash\n{ONE}\n"), run("bash go.sh")], GPUS, {1, 2}),
+    "taken by the agent's program": (
+        [create("train.py", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"), run("python train.py")],
+        GPUS, {1, 2}),
+    "few processes on all of them": (
+        [run("CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 torchrun --nproc_per_node=2 train.py")], GPUS,
+        {1}),
+    "one after the other is not beside": (
+        [run("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py --a"),
+         run("CUDA_VISIBLE_DEVICES=4,5,6,7 python train.py --b")], GPUS, {1, 2}),
+    "both in the background": (
+        [run("CUDA_VISIBLE_DEVICES=0,1,2,3 nohup python train.py --a > a.log &"),
+         run("CUDA_VISIBLE_DEVICES=4,5,6,7 nohup python train.py --b > b.log &")], GPUS, set()),
+    "both by one command": (
+        [run("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py & CUDA_VISIBLE_DEVICES=4,5,6,7 python"
+             " train.py; wait")], GPUS, set()),
+    "deepspeed on some": ([run("deepspeed --include localhost:0,1 train.py")], GPUS, {1}),
+    "LoRA in the program": ([create("train.py", "m = get_peft_model(m, LoraConfig(r=8))\n"),
+                             run("torchrun --nproc_per_node 8 train.py")],
+                            {**GPUS, "lora_gpus": 8}, {2}),
     "as nvidia-smi showed": ([run("nvidia-smi", SHOWN), run(ONE)], {}, {2}),
     "as the task says": ([run(ONE)], {"gpus": 4}, {1}),
     "how many there are is not known": ([run(ONE)], {}, set()),

@@ -49,8 +49,14 @@ BLIND: dict[str, Case] = {
         [call("open_file", "error", "no", False, _path="a.py"), edit()], {}, {2}),
     "an edit that failed": ([run("ls"), call("edit_file", "error", "no", False)], {}, set()),
     "a new file": ([create("a.py")], {}, set()),
-    "a file written anew": ([create("a.py"), create("a.py", change="replaced")], {}, {2}),
-    "that is no edit": ([create("a.py"), create("a.py", change="replaced")], OFF, set()),
+    "a file written anew": ([run("ls"), create("a.py", change="replaced")], {}, {2}),
+    "that is no edit": ([run("ls"), create("a.py", change="replaced")], OFF, set()),
+    "an edit of what was just written": ([create("a.py"), edit()], {}, set()),
+    "an edit of what was just written anew": (
+        [look(), create("a.py", change="replaced"), edit()], {}, set()),
+    "twice in place by the shell": (
+        [run("cat src/a.py"), run("sed -i s/1/2/ src/a.py"), run("sed -i s/2/3/ src/a.py")], {},
+        {3}),
     "written anew after a look": ([look(), create("a.py", change="replaced")], {}, set()),
     "lines that are appended": ([run("echo x >> a.py")], {}, set()),
     "in place by the shell": ([run("sed -i 's/1/2/' src/a.py")], {}, {1}),

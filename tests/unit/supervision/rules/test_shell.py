@@ -15,6 +15,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     "a launcher": ("torchrun --nproc_per_node=8 train.py --x y.sh", ["train.py"]),
     "accelerate": ("accelerate launch --config c.yaml src/train.py", ["src/train.py"]),
     "a module": ("python -m pkg.train --x", ["pkg/train.py"]),
+    "a launcher's module": ("python -m torch.distributed.run --nnodes 1 train.py", ["train.py"]),
     "of a shell": ('bash -c "cd a; python b.py"', ["a/b.py"]),
     "several": ("python a.py; python b.py || sh c.sh", ["a.py", "b.py", "c.sh"]),
     "in a loop": ("for i in 1 2; do python a.py $i; done", ["a.py"]),

@@ -1,0 +1,176 @@
+"""Commands that train, or are given GPUs: which GPUs each uses, as far as the words say it.
+
+Inside of shell scripts that the agent wrote it reads on; of a Python script it reads which GPUs it
+takes by itself. What a configuration file says is not known.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from houston_daemon.supervision.attention.window import cut
+from houston_daemon.supervision.rules import shell
+from houston_daemon.supervision.rules.history import Event, Ran, Wrote
+from houston_daemon.supervision.rules.shell import Simple
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_TRAINS = re.compile(
+    r"(^|[\W_])(pre)?(train|sft|dpo|grpo|ppo|rlhf|finetune|fine_tune|fine-tune)(er|ing)?([\W_\d]|$)",
+    re.I,
+)
+_LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed"})
+_TRAINERS = frozenset({"llamafactory-cli", "swift", "trl"})
+_PROCESSES = re.compile(
+    r"--?(?:nproc[_-]per[_-]node|num[_-]processes|num[_-]gpus|n[_-]?gpus?|gpus)\Z"
+)
+_INCLUDE = re.compile(r"(?:--include[= ])\S*?:([\d,]+)")
+_SMALL = re.compile(
+    r"(^|[\W_])(debug|dry|smoke|tiny|sanity)([\W_]|$)|--?max[_-]steps[= ]\d{1,2}( |$)"
+)
+"""A short run that only looks whether it works: systematic debugging is kept."""
+_LORA = re.compile(r"(^|[\W_])(use[_-])?(q?lora|peft)(?![\w-]*[= ](?:false|none|0)\b)", re.I)
+_LORA_CODE = re.compile(r"\bLoraConfig\(|\bget_peft_model\(")
+_TAKES = re.compile(rf"{VISIBLE}[\"']\s*\]?\s*[=,]\s*[\"']([\d, ]*)[\"']")
+"""Code that gives itself GPUs."""
+_ASIDE = re.compile(r"(?<![&>|<])&(?![&>|])|\b(?:nohup|setsid|disown)\b")
+
+
+class Use(NamedTuple):
+    """A run and the GPUs that it is given."""
+
+    step: int
+    host: str
+    gpus: frozenset[str] | None
+    """Which; None where nothing restricts it."""
+    processes: int | None
+    """How many of them it uses, where the command says so."""
+    trains: bool
+    lora: bool
+    small: bool
+    """Whether it only looks whether it works."""
+    aside: bool
+    """Whether its own command leaves it running in the background."""
+    words: str
+    file: "Source | None"
+    """The file of the agent that says so, where that is not the command itself."""
+
+
+class Source(NamedTuple):
+    """A script as it was when it was run."""
+
+    step: int
+    """The step that wrote it."""
+    path: str
+    content: str
+
+
+Scripts = dict[tuple[str, str], Source]
+
+
+def uses(events: Iterable[Event], more: Iterable[str]) -> list[Use]:
+    """Every run that trains or is given GPUs, in order. more: patterns of commands that train."""
+    patterns = [re.compile(one, re.I) for one in more]
+    scripts: Scripts = {}
+    sessions: dict[tuple[str, str], str] = {}
+    found: list[Use] = []
+    for event in events:
+        if isinstance(event, Wrote):
+            path = shell.normal(event.path)
+            scripts[event.host, path] = Source(event.step, path, event.content)
+            continue
+        session = (event.host, str(event.seen.arguments.get("session_id", "main")))
+        if not event.simple.words or event.simple.program == "export":
+            for devices in _exported(event.simple):
+                sessions[session] = devices
+            continue
+        for simple, file in _inside(event, scripts):
+            seen = simple.environment.get(VISIBLE, sessions.get(session))
+            found.append(_use(event, simple, seen, file, patterns))
+    return [use for use in found if use.trains or use.gpus is not None]
+
+
+def _exported(simple: Simple) -> Iterator[str]:
+    """What a session's programs see from here on."""
+    for word in simple.words:
+        name, equals, value = word.partition("=")
+        if name == VISIBLE and equals:
+            yield value
+    if not simple.words and VISIBLE in simple.environment:
+        yield simple.environment[VISIBLE]
+
+
+def _inside(event: Ran, scripts: Scripts) -> Iterator[tuple[Simple, Source | None]]:
+    """A run, or the commands of the shell script that it runs, with the file that says so."""
+    source = _source(event.host, event.script, scripts)
+    if source is None or not event.script.endswith(".sh"):
+        yield event.simple, source
+        return
+    for one in shell.read(source.content).simple:
+        if one.words:
+            inherited: Mapping[str, str] = {**event.simple.environment, **one.environment}
+            yield one._replace(environment=inherited), source
+
+
+def _source(host: str, script: str, scripts: Scripts) -> Source | None:
+    if not script:
+        return None
+    there = (one for (place, _), one in scripts.items() if place == host)
+    return next((one for one in there if shell.same(one.path, script)), None)
+
+
+def _use(
+    event: Ran,
+    simple: Simple,
+    devices: str | None,
+    file: Source | None,
+    patterns: list[re.Pattern[str]],
+) -> Use:
+    words = " ".join(simple.words)
+    code = file.content if file is not None and file.path.endswith(".py") else ""
+    if taken := _TAKES.search(code):
+        devices = taken[1]
+    shell_file = file if file is not None and not code else None
+    prefix = f"{VISIBLE}={devices} " if devices is not None else ""
+    return Use(
+        step=event.step,
+        host=event.host,
+        gpus=_gpus(devices),
+        processes=_processes(simple, words, devices),
+        trains=_trains(simple, words, patterns),
+        lora=bool(_LORA.search(words) or _LORA_CODE.search(code)),
+        small=bool(_SMALL.search(words)),
+        aside=bool(_ASIDE.search(event.command)),
+        words=cut(prefix + words),
+        file=file if taken else shell_file,
+    )
+
+
+def _trains(simple: Simple, words: str, patterns: list[re.Pattern[str]]) -> bool:
+    if simple.views:
+        return False
+    name = simple.script.rpartition("/")[2]
+    return (
+        simple.program in _LAUNCHERS
+        or bool(name and _TRAINS.search(name))
+        or (simple.program in _TRAINERS and bool(_TRAINS.search(words)))
+        or any(pattern.search(words) for pattern in patterns)
+    )
+
+
+def _gpus(devices: str | None) -> frozenset[str] | None:
+    if devices is None:
+        return None
+    return frozenset(one.strip() for one in devices.split(",") if one.strip() not in ("", "-1"))
+
+
+def _processes(simple: Simple, words: str, devices: str | None) -> int | None:
+    """Processes that a command starts, one for each GPU."""
+    if included := _INCLUDE.search(words):
+        return len([one for one in included[1].split(",") if one])
+    for at, word in enumerate(simple.words):
+        name, equals, value = word.partition("=")
+        if _PROCESSES.fullmatch(name):
+            value = value if equals else "".join(simple.words[at + 1 : at + 2])
+            if value.isdigit():
+                return int(value)
+    return 1 if simple.program == "torchrun" and devices is None else None
