@@ -1,23 +1,24 @@
 """The trainer: `python -m houston_daemon.training.sft RUN_FOLDER`.
 
-With a configuration of accelerate in the recipe it becomes `accelerate launch`, which starts this
-program again, once per process. SIGTERM saves and ends. What it has to say is in the folder
-(`progress.json`, `log.txt`); an error is one sentence, there and on stderr, and exit code 1.
+One process, or one of several that `accelerate launch` starts (`launch.command`). SIGTERM saves and
+ends. What it has to say is in the folder (`progress.json`, `log.txt`); an error is one sentence,
+there and on stderr, and exit code 1.
 """
 
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
 
 from houston_daemon.service.tether import tie
+from houston_daemon.training.sft.finishing import finish
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.errors import ExitCode, HoustonError
 
-PARENT = "HOUSTON_TRAINER_PARENT"
-"""Variable with the pid of the process with which the trainer ends."""
-_LAUNCHED = "HOUSTON_TRAINER_LAUNCHED"
+ASKED_TO_END = 128 + signal.SIGTERM
+"""Exit code of a run that SIGTERM ended before its last step: started again, it goes on."""
 _QUIET = {
     "HF_HUB_OFFLINE": "1",  # a base is a folder; nothing is fetched
     "HF_HUB_DISABLE_TELEMETRY": "1",  # TRL reports what is trained
@@ -31,11 +32,9 @@ def main() -> int:
     """Train; returns the exit code."""
     folder = RunFolder(Path(sys.argv[1]).absolute())
     os.environ.update(_QUIET)
-    _tie()
-    configuration = folder.asked.recipe.accelerate
-    if configuration and _LAUNCHED not in os.environ:
-        _launch(folder, configuration)
-    if "LOCAL_RANK" not in os.environ:
+    if "LOCAL_RANK" in os.environ:
+        tie(os.getppid())  # one of several processes ends with the one that started them
+    else:
         _see_one_gpu()
     writer = Writer(folder.path, silent=os.environ.get("RANK", "0") != "0")
     try:
@@ -48,12 +47,14 @@ def main() -> int:
 def _train(folder: RunFolder, writer: Writer) -> int:
     from houston_daemon.training.sft.running import train
 
-    if train(folder, writer):
-        writer.set("finished", f"{folder.output}")
-        writer.say("finished")
-    else:
-        writer.set("cancelled", f"It was asked to end. {folder.good} {folder.again}")
+    if not train(folder, writer):
+        writer.set("cancelled", f"It was asked to end. {folder.good} Next: {folder.again}")
         writer.say(writer.now.message)
+        return ASKED_TO_END
+    if os.environ.get("RANK", "0") == "0":
+        policy = finish(folder)
+        writer.set("finished", f"{policy or 'It'} lies in {folder.output}.")
+        writer.say(f"finished {policy}".strip())
     return int(ExitCode.DONE)
 
 
@@ -66,7 +67,7 @@ def _failed(folder: RunFolder, problem: Exception) -> None:
         problem = HoustonError(
             f"Memory ran out with passes of {recipe.pack_tokens} tokens.",
             f"Training ended there. {folder.good}",
-            f"{folder.again} --set pack_tokens={max(1, recipe.pack_tokens // 2)}"
+            f"Next: {folder.again} --set pack_tokens={max(1, recipe.pack_tokens // 2)}"
             + ("" if recipe.gradient_checkpointing else " --set gradient_checkpointing=true"),
         )
     writer = Writer(folder.path)
@@ -76,28 +77,11 @@ def _failed(folder: RunFolder, problem: Exception) -> None:
         problem = HoustonError(
             f"The trainer met {type(problem).__name__}: {what}.",
             f"Training ended there. {folder.good}",
-            f"Look into {folder.path / 'log.txt'}",
+            f"Next: look into {folder.path / 'log.txt'}",
         )
     writer.set("failed", str(problem))
     writer.say(str(problem))
     sys.stderr.write(f"{problem}\n")
-
-
-def _tie() -> None:
-    """End with the parent that asked for it; kept over exec. Processes of a launch end with it."""
-    parent = os.environ.pop(PARENT, "")
-    if parent and not tie(int(parent)):
-        sys.exit(int(ExitCode.FAILED))
-    if "LOCAL_RANK" in os.environ:
-        tie(os.getppid())
-
-
-def _launch(folder: RunFolder, configuration: str) -> None:
-    """Become `accelerate launch`."""
-    os.environ[_LAUNCHED] = "1"
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", configuration]
-    command += ["-m", "houston_daemon.training.sft", str(folder.path)]
-    os.execv(sys.executable, command)
 
 
 def _see_one_gpu() -> None:

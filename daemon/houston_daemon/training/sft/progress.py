@@ -1,46 +1,24 @@
 """How a run stands, for people and for the daemon: `progress.json` and `log.txt` in its folder.
 
-The file is replaced whole, at most every second. It imports no torch: `read` is for everybody.
+The file is replaced whole, at most every second; what stands in it is `training_progress`'s. It
+imports no torch.
 """
 
 import time
 from collections import deque
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from houston_shared import synced_file
 from houston_shared.clock import iso, now_us
+from houston_shared.store.bodies_training import RunState
+from houston_shared.training_progress import Progress, duration
 
-State = Literal["queued", "running", "finished", "failed", "cancelled"]
 SECONDS = 1.0
 """Between two replacements, but for a change of state."""
 _RECENT = 20
 """Steps from which the speed is taken."""
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of a run."""
-
-    state: State = "queued"
-    step: int = 0
-    steps: int = 0
-    loss: float | None = None
-    """Of the last step: Σ weight × cross entropy / Σ weights, in nats."""
-    lr: float | None = None
-    tokens: int = 0
-    """Computed so far, trained or not."""
-    tokens_per_second: float | None = None
-    eta_seconds: float | None = None
-    epoch: float = 0.0
-    grad_norm: float | None = None
-    memory_bytes: int = 0
-    """The most that the first process has had: of the GPU, or of the machine."""
-    at: str = ""
-    """When it was written, UTC."""
-    message: str = ""
-    """One line for a person: what is being done, or why it ended and what to do."""
 
 
 def place(folder: Path) -> Path:
@@ -69,7 +47,7 @@ class Writer:
         self._silent = silent
         self._written = 0.0
         self._speed: deque[tuple[float, int]] = deque(maxlen=_RECENT + 1)
-        self.now = read(folder) or Progress()
+        self.now = read(folder) or Progress(state="queued")
 
     def say(self, line: str) -> None:
         """A line into the log, with its time."""
@@ -78,7 +56,7 @@ class Writer:
         with log(self._folder).open("a", encoding="utf-8") as file:
             file.write(f"{iso(now_us())} {line}\n")
 
-    def set(self, state: State, message: str = "") -> None:
+    def set(self, state: RunState, message: str = "") -> None:
         """Another state, or another line about it; written at once."""
         self.now = msgspec.structs.replace(self.now, state=state, message=message)
         self._write()
@@ -144,12 +122,6 @@ def line(one: Progress) -> str:
     if one.tokens_per_second is not None:
         parts.append(f"{one.tokens_per_second:.0f} tokens/s")
     if one.eta_seconds is not None:
-        parts.append(f"{_duration(one.eta_seconds)} left")
+        parts.append(f"{duration(one.eta_seconds)} left")
     parts.append(f"{one.memory_bytes / 2**30:.2f} GiB")
     return "  ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

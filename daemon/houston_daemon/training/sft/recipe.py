@@ -109,6 +109,14 @@ def load(name: str, settings: list[str]) -> Recipe:
     return toml_file.convert(tables, Recipe, str(file))
 
 
+def changed(recipe: Recipe, settings: list[str]) -> Recipe:
+    """A recipe with `key=value` settings laid over it. Raises ConfigurationError."""
+    tables = msgspec.to_builtins(recipe)
+    for setting in settings:
+        _lay(tables, setting)
+    return toml_file.convert(tables, Recipe, "--set")
+
+
 def _lay(tables: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
     path = [word.strip() for word in key.split(".")]

@@ -3,7 +3,6 @@
 Only names and the small files; it imports no torch, so that commands and the daemon can use it.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from houston_daemon.training.sft.recipe import Recipe
 from houston_shared import synced_file
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.policy_names import training_folder
+from houston_shared.training_progress import Progress
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +120,7 @@ class RunFolder:
 
 def of(home: Home, run: str) -> RunFolder:
     """The folder of a run of this home."""
-    return RunFolder(home.path / "training" / run)
+    return RunFolder(training_folder(home) / run)
 
 
 def manifest(data: Path) -> dict[str, Any]:
@@ -131,28 +132,17 @@ def manifest(data: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def settle(folder: RunFolder, code: int) -> progress.Progress:
+def settle(folder: RunFolder, code: int) -> Progress:
     """How a run stands after its program ended with `code` (below 0: the signal).
 
     A program that was killed could not say so itself: this writes `failed` for it.
     """
-    now = progress.read(folder.path) or progress.Progress()
+    now = progress.read(folder.path) or Progress(state="queued")
     if now.state in ("queued", "running"):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         memory = ", as the kernel does when memory runs out" if code in (-9, 137) else ""
         writer = progress.Writer(folder.path)
-        writer.set("failed", f"The trainer {why}{memory}. {folder.good} {folder.again}")
+        writer.set("failed", f"The trainer {why}{memory}. {folder.good} Next: {folder.again}")
         writer.say(writer.now.message)
         return writer.now
     return now
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is there."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -108,13 +108,14 @@ def _prepare(folder: RunFolder, recipe: Recipe) -> None:
     config = AutoConfig.from_pretrained(recipe.base).get_text_config()
     longest = min(recipe.max_length, getattr(config, "max_position_embeddings", 1 << 30))
     source = dataset.data_file(folder.data)
-    if source is None:
+    if source is None and not folder.rows.is_file():
         raise HoustonError(
             f"There are no rows in {folder.data}.",
             "Nothing was trained.",
             "houston export R… --format trl --out DIR",
         )
-    dataset.prepare(source, folder.rows, longest)
+    if source is not None:
+        dataset.prepare(source, folder.rows, longest)
     if held := dataset.data_file(folder.data, "held_out"):
         dataset.prepare(held, folder.held_out, longest)
 

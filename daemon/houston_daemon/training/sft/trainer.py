@@ -99,6 +99,9 @@ class WeighedTrainer(SFTTrainer):  # type: ignore[misc]
         model.train(training)
         return float(self.accelerator.gather(torch.stack(losses).sum()).mean())
 
+    def _send_telemetry(self) -> None:
+        """Nobody is told what is trained."""
+
     def create_model_card(self, *args: Any, **more: Any) -> None:
         """None: what a policy comes from is in its lineage."""
 

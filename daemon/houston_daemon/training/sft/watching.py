@@ -91,7 +91,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
                 f"The {what} of step {step} is not a number"
                 f" (loss {loss}, gradient norm {norm}, rate {logs['learning_rate']:.3g}).",
                 f"Training ended there. {self._folder.good}",
-                "Start again with a lower rate: --set learning_rate=…",
+                "Next: the same again with a lower rate, --set learning_rate=…",
             )
         self.losses.append(loss)
         self._writer.stepped(

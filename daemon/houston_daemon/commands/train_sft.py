@@ -1,0 +1,205 @@
+"""`houston train sft R… | --data DIR`: train a model on rows, as a child of the daemon or alone.
+
+It makes the folder of the run and starts the trainer, or has the daemon start it; then it shows how
+the run stands until it ends. Training itself is `training.sft`.
+"""
+
+import argparse
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.training.sft import asking, following, launch, progress, recipe
+from houston_daemon.training.sft.finishing import manifest_hash
+from houston_daemon.training.sft.run_folder import RunFolder
+from houston_shared import gpu_file, out, secret_values
+from houston_shared.config import Loaded
+from houston_shared.config_hosts import LOCAL
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.flags import whole
+from houston_shared.lock import holder
+from houston_shared.store.queries import training_runs
+from houston_shared.store.reader import Reader
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Rollouts or data, a recipe with settings, where it runs."""
+    parser.add_argument("rollouts", metavar="R", nargs="*", help="rollouts, exported for it first")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="what `export --format trl` wrote")
+    parser.add_argument(
+        "--held-out",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TASK",
+        help="tasks of R that are not trained on, and whose loss is taken; or a share, as 0.2",
+    )
+    parser.add_argument(
+        "--recipe",
+        default="small",
+        metavar="NAME",
+        help=f"{', '.join(recipe.names())}, or a TOML file (small); docs/training.md has the keys",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the recipe, for this run",
+    )
+    parser.add_argument("--base", metavar="DIR", help="folder of the model to train")
+    parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
+    parser.add_argument("--name", default="policy", help="of the policy that comes out (policy)")
+    parser.add_argument(
+        "--accelerate",
+        metavar="FILE",
+        help=f"several processes: {', '.join(launch.named())}, or a file of accelerate",
+    )
+    parser.add_argument("--gpus", type=whole(0, 1024), metavar="N", help="GPUs of this machine")
+    parser.add_argument(
+        "--share-gpus", action="store_true", help="use GPUs on which an engine runs"
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
+    parser.add_argument("--alone", action="store_true", help="beside the daemon, not as its child")
+    parser.add_argument("--detach", action="store_true", help="return when it has been started")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+
+
+def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    """Make or find the run, start it, follow it. Raises HoustonError."""
+    folder = _folder(arguments, loaded)
+    there = holder(loaded.home) is not None
+    gpus = _gpus(arguments, loaded, folder)
+    alone = bool(arguments.alone) or not there
+    if there:
+        _tell(arguments, loaded, folder, gpus, alone)
+    if not alone:
+        child = None
+    else:
+        _check_engines(arguments, loaded, gpus)
+        progress.Writer(folder.path).set("queued")
+        child = launch.start(folder.path, gpus)
+        _moved(loaded, folder, there, "running")
+    out.note(f"{folder.path.name}: {folder.path}")
+    if arguments.detach:
+        return _say(arguments, loaded, folder, "running")
+    state = following.own(child, folder) if child else following.of_daemon(loaded, folder)
+    if child:
+        _moved(loaded, folder, there, state)
+    return _say(arguments, loaded, folder, state)
+
+
+def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
+    settings = list(arguments.settings)
+    settings += [f"base={Path(arguments.base).absolute()}"] if arguments.base else []
+    settings += ["full=true"] if arguments.full else []
+    settings += [f"accelerate={arguments.accelerate}"] if arguments.accelerate else []
+    if not arguments.resume:
+        secret_values.install(loaded.config)
+        wanted = asking.Wanted(
+            arguments.rollouts,
+            arguments.data,
+            arguments.held_out,
+            arguments.recipe,
+            settings,
+            arguments.name,
+        )
+        return asking.new(loaded, wanted)
+    if arguments.rollouts or arguments.data:
+        raise HoustonError("A run that goes on has its data.", code=ExitCode.USAGE)
+    return asking.again(loaded, arguments.resume, settings)
+
+
+def _gpus(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -> int:
+    """As many as were asked for; else one where this host has any."""
+    if arguments.gpus is not None:
+        return int(arguments.gpus)
+    if folder.asked.recipe.device == "cpu":
+        return 0
+    return min(1, loaded.gpus(LOCAL))
+
+
+def _check_engines(arguments: argparse.Namespace, loaded: Loaded, gpus: int) -> None:
+    """Beside an engine on one GPU training takes memory that the engine counts on."""
+    leases = gpu_file.read(loaded.home).leases
+    engines = sorted({one.holder for one in leases if one.holder.startswith("engine:")})
+    if gpus and engines and not arguments.share_gpus:
+        raise HoustonError(
+            f"GPUs of this machine are used by {', '.join(engines).replace(':', ' ')}.",
+            "Nothing was trained.",
+            "Train as a child of the daemon, which gives out what is free, or with --share-gpus",
+            ExitCode.BUSY,
+        )
+
+
+def _tell(
+    arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder, gpus: int, alone: bool
+) -> None:
+    """Have the daemon queue it, or note that it runs alone."""
+    from houston_shared.sending import send
+    from houston_shared.wire import StartTraining
+
+    asked = folder.asked
+    message = StartTraining(
+        request=secrets.token_hex(16),
+        run=asked.run,
+        alone=alone,
+        name=asked.name,
+        base=asked.recipe.base,
+        rollouts=asked.rollouts,
+        manifest=manifest_hash(folder.data),
+        recipe=msgspec.to_builtins(asked.recipe),
+        gpus=gpus,
+        share_gpus=arguments.share_gpus,
+    )
+    send(loaded.home, message, "It may have been queued.", f"houston train show {asked.run}")
+
+
+def _moved(loaded: Loaded, folder: RunFolder, there: bool, state: str) -> None:
+    """The daemon's list of runs says how this one stands, too, where there is a daemon."""
+    if not there or holder(loaded.home) is None:
+        return
+    from houston_shared.sending import send
+    from houston_shared.wire import TrainingMoved
+
+    now = progress.read(folder.path)
+    reason = now.message if now and state in ("failed", "cancelled") else ""
+    message = msgspec.convert(
+        {"run": folder.path.name, "state": state, "reason": reason}, TrainingMoved
+    )
+    send(loaded.home, message, "It may have been noted.", "houston train list")
+
+
+def _say(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder, state: str) -> int:
+    now, run = progress.read(folder.path), folder.path.name
+    policy = _policy(loaded, run)
+    if arguments.json:
+        told = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+        told |= {"output": str(folder.output) if folder.output.is_dir() else None}
+        out.json_line({**told, "result": folder.result})
+    elif state == "finished" and policy:
+        out.line(f"{run} became {policy}.")
+        out.note(f"next: houston policy activate {policy}")
+    elif state == "finished":
+        out.line(f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}.")
+        out.note(f"next: houston policy import {folder.output}, with a daemon")
+    elif state in ("failed", "cancelled"):
+        raise HoustonError(
+            f"{run} {'failed' if state == 'failed' else 'was ended'}.",
+            now.message if now else "",
+            f"houston train sft --resume {run}",
+        )
+    else:
+        out.line(run)
+    return int(ExitCode.FAILED if state in ("failed", "cancelled") else ExitCode.DONE)
+
+
+def _policy(loaded: Loaded, run: str) -> str | None:
+    """What came of it, as the home knows it."""
+    if not loaded.home.database.exists():
+        return None
+    with Reader(loaded.home) as reader:
+        one = reader.run(training_runs.one(run))
+    return one.policy or None if one else None

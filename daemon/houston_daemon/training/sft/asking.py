@@ -1,0 +1,174 @@
+"""From what a person asked to the folder of a run: recipe, base, data. It imports no torch."""
+
+import hashlib
+import secrets
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_daemon.engines.model import NAME, model_path
+from houston_daemon.training.export import folder as exporting
+from houston_daemon.training.export import sources
+from houston_daemon.training.export.split import read_held_out
+from houston_daemon.training.rows.row import RowOptions
+from houston_daemon.training.sft import launch, recipe, run_folder
+from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.run_folder import Asked, RunFolder
+from houston_shared.config import Loaded
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.policy_names import check_family, training_folder
+from houston_shared.store.reader import Reader
+
+NOT_TRAINED = "Nothing was trained."
+CHANGEABLE = {
+    "pack_tokens",
+    "packing",
+    "gradient_checkpointing",
+    "save_steps",
+    "save_minutes",
+    "keep_checkpoints",
+    "device",
+    "accelerate",
+}
+"""Settings that a resumed run may have otherwise: they change speed and memory, not results."""
+_SMALL = ("embedded", "vllm", NAME)
+"""What a manifest calls the packaged model."""
+
+
+class Wanted(NamedTuple):
+    """What the command line said."""
+
+    rollouts: Sequence[str]
+    data: Path | None
+    held_out: Sequence[str]
+    recipe: str
+    settings: Sequence[str]
+    name: str
+
+
+def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
+    """Make the folder of a new run, with its data. Raises HoustonError; nothing then stays."""
+    check_family(wanted.name)
+    found = recipe.load(wanted.recipe, list(wanted.settings))
+    if bool(wanted.rollouts) == bool(wanted.data):
+        raise HoustonError(
+            "Name rollouts, or exported data with --data DIR.", NOT_TRAINED, code=ExitCode.USAGE
+        )
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    run = f"sft-{stamp}-{secrets.token_hex(2)}"
+    beside = RunFolder(training_folder(loaded.home) / f".{run}")
+    beside.path.mkdir(parents=True)
+    try:
+        rollouts = _data(loaded, wanted, beside)
+        manifest = run_folder.manifest(beside.data)
+        found = _filled(found, manifest)
+        _check(found, manifest)
+        beside.ask(
+            Asked(
+                run=run,
+                name=wanted.name,
+                home=str(loaded.home.path),
+                recipe=found,
+                rollouts=rollouts,
+            )
+        )
+    except BaseException:
+        shutil.rmtree(beside.path)
+        raise
+    made = run_folder.of(loaded.home, run)
+    beside.path.replace(made.path)
+    return made
+
+
+def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
+    """The folder of a run to go on with. Raises HoustonError where it is none, or has finished."""
+    made = run_folder.of(loaded.home, run)
+    asked = made.asked
+    if (made.path / "result.json").is_file() and made.output.is_dir():
+        raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
+    others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE
+    if others:
+        raise HoustonError(
+            f"{', '.join(sorted(others))} cannot change in a run that goes on.",
+            NOT_TRAINED,
+            f"Start a new one, or change {', '.join(sorted(CHANGEABLE))}",
+            ExitCode.USAGE,
+        )
+    changed = recipe.changed(asked.recipe, list(settings))
+    if changed.accelerate:
+        changed = msgspec.structs.replace(
+            changed, accelerate=launch.configuration(changed.accelerate)
+        )
+    made.ask(msgspec.structs.replace(asked, recipe=changed))
+    return made
+
+
+def _data(loaded: Loaded, wanted: Wanted, to: RunFolder) -> tuple[str, ...]:
+    """Export rollouts into the run's folder, or point at data that was exported."""
+    if wanted.data is not None:
+        if not wanted.data.is_dir():
+            raise HoustonError(f"There is no folder {wanted.data}.", NOT_TRAINED)
+        to.data.symlink_to(wanted.data.absolute(), target_is_directory=True)
+        return ()
+    with Reader(loaded.home) as reader:
+        ids = tuple(reader.run(sources.named(wanted.rollouts)))
+    options = exporting.Asked(
+        rollouts=ids, rows=RowOptions(), held_out=read_held_out(list(wanted.held_out), 0)
+    )
+    exporting.export(loaded.home, options, to.data)
+    return ids
+
+
+def _filled(found: Recipe, manifest: dict[str, Any]) -> Recipe:
+    """With paths that hold wherever the trainer runs. Raises HoustonError without a base."""
+    base = found.base or _base(manifest)
+    if not Path(base, "config.json").is_file():
+        raise HoustonError(
+            f"{base} is not the folder of a model: it has no config.json.",
+            NOT_TRAINED,
+            "Name one with --base DIR",
+        )
+    accelerate = launch.configuration(found.accelerate) if found.accelerate else ""
+    return msgspec.structs.replace(found, base=str(Path(base).absolute()), accelerate=accelerate)
+
+
+def _base(manifest: dict[str, Any]) -> str:
+    named = manifest.get("base") or []
+    (only,) = named if len(named) == 1 else ("",)
+    if only in _SMALL and (found := model_path()):
+        return str(found)
+    if only and Path(only).is_dir():
+        return str(only)
+    said = f"names {', '.join(named)}" if named else "names none"
+    raise HoustonError(
+        f"Which model to train cannot be told: the manifest of the data {said}.",
+        NOT_TRAINED,
+        "Name its folder with --base DIR",
+    )
+
+
+def _check(found: Recipe, manifest: dict[str, Any]) -> None:
+    """Raises HoustonError for ids of another tokenizer, and for copies of copies of rows."""
+    tokenizers = manifest.get("tokenizers") or {}
+    file = Path(found.base) / "tokenizer.json"
+    if tokenizers and file.is_file():
+        mine = hashlib.sha256(file.read_bytes()).hexdigest()
+        if set(tokenizers.values()) != {mine}:
+            raise HoustonError(
+                f"The ids of the data belong to another tokenizer than {file}.",
+                f"{NOT_TRAINED} The data's: {', '.join(tokenizers)}.",
+                "Export again with --tokenizer, or name the model with --base",
+            )
+    copied = manifest.get("recipe") or {}
+    twice = (copied.get("react", 1), copied.get("summary", 1)) != (1, 1)
+    if twice and (found.upsample.react, found.upsample.summary) != (1, 1):
+        raise ConfigurationError(
+            f"The data hold copies of rows already (recipe {copied.get('name')}), and the recipe"
+            " of training asks for more.",
+            NOT_TRAINED,
+            "--set upsample.react=1 --set upsample.summary=1",
+        )
