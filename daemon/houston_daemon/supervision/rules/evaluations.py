@@ -35,7 +35,9 @@ def untimely_evaluation(trace: Trace, settings: Rules) -> Iterator[Finding]:
     for step in trace.seen:
         for call in _asked(step):
             if call.fields.get("state") == "format":
-                yield Finding(step.step, f"nothing could be scored: {cut(call.error)}")
+                yield Finding(
+                    step.step, f"nothing could be scored: {cut(str(call.fields.get('error', '')))}"
+                )
             elif job := _writer(running, step.step, required):
                 said = f"step {job.step} was still running: {cut(job.command)}"
                 yield Finding(step.step, f"the command of {said}")
