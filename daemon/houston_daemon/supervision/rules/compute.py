@@ -1,7 +1,8 @@
 """The rule about commands that train on a part of the GPUs that are there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from houston_daemon.supervision.rules.finding import Finding
 from houston_daemon.supervision.rules.history import Event, Ran, history
@@ -11,6 +12,8 @@ from houston_daemon.supervision.trace import Trace
 from houston_shared.task_rules import Rules
 
 _SHOWN = re.compile(r"^(?:\| +\d+ +NVIDIA |GPU \d+: )", re.M)
+Ends: TypeAlias = Mapping[int, float]
+"""By step that left a command running, the step that saw it ended; infinity where none did."""
 _NEAR = 3
 """Steps after which nobody knows any more whether a command in the background still runs."""
 
@@ -24,22 +27,22 @@ def idle_compute(trace: Trace, settings: Rules) -> Iterator[Finding]:
     events = history(trace)
     there = _there(trace, settings, events)
     found = uses(events, settings.training)
-    running = jobs(trace)
+    ends = _ends(jobs(trace))
     for use in found:
         total = there.get(use.host, 0)
         if not use.trains or use.small or total <= 1:
             continue
-        if why := _idle(use, total, found, running, settings.lora_gpus):
+        if why := _idle(use, total, found, ends, settings.lora_gpus):
             yield Finding(use.step, why)
             if use.file is not None:
                 yield Finding(use.file.step, f"{use.file.path}, run in step {use.step}: {why}")
 
 
-def _idle(use: Use, total: int, among: list[Use], running: list[Job], lora: int) -> str:
+def _idle(use: Use, total: int, among: list[Use], ends: Ends, lora: int) -> str:
     """How a run leaves GPUs idle, in words; empty where it does not."""
     mine = total if use.gpus is None else len(use.gpus)
     mine = mine if use.processes is None else min(mine, use.processes)
-    others = _others(use, among, running)
+    others = _others(use, among, ends)
     if mine + len(others) < total:
         return f"{mine} of {total} GPUs are used: {use.words}"
     if use.lora and 0 < lora <= total:
@@ -47,21 +50,27 @@ def _idle(use: Use, total: int, among: list[Use], running: list[Job], lora: int)
     return ""
 
 
-def _others(use: Use, among: list[Use], running: list[Job]) -> frozenset[str]:
+def _others(use: Use, among: list[Use], ends: Ends) -> frozenset[str]:
     """GPUs, none of the run's own, of what goes on beside it."""
     there = (one for one in among if one.host == use.host and one is not use)
-    used = (one.gpus or frozenset() for one in there if _beside(one, use, running))
+    used = (one.gpus or frozenset() for one in there if _beside(one, use, ends))
     return frozenset[str]().union(*used) - (use.gpus or frozenset())
 
 
-def _beside(one: Use, other: Use, running: list[Job]) -> bool:
+def _beside(one: Use, other: Use, ends: Ends) -> bool:
     """Whether two runs went on at the same time, whichever began first."""
     first, second = sorted((one, other), key=lambda use: use.step)
     if first.step == second.step or (first.aside and second.step - first.step <= _NEAR):
         return True
-    return any(
-        job.step == first.step and (job.end is None or job.end > second.step) for job in running
-    )
+    return ends.get(first.step, 0) > second.step
+
+
+def _ends(running: list[Job]) -> Ends:
+    ends: dict[int, float] = {}
+    for job in running:
+        end = float("inf") if job.end is None else job.end
+        ends[job.step] = max(ends.get(job.step, 0), end)
+    return ends
 
 
 def _there(trace: Trace, settings: Rules, events: list[Event]) -> dict[str, int]:

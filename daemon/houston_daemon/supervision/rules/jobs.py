@@ -1,7 +1,8 @@
 """Commands that were left running: when each began, when it was seen to have ended, and how."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from houston_daemon.supervision.attention.window import CallSeen
 from houston_daemon.supervision.rules.history import COMMAND, host
@@ -66,15 +67,15 @@ def _news(call: CallSeen, running: dict[Key, Job]) -> Iterator[News]:
             if fields.get("running") is False:
                 yield key, None, ""
         case "session":
-            names = fields.get("closed") or [fields.get("session_id")]
+            names = _list(fields.get("closed")) or [fields.get("session_id")]
             gone = fields.get("change") != "cleared" and fields.get("change") != "found"
             for one in list(running) if gone else ():
                 if one[1] in names:
                     yield one, None, "killed"
                     yield one, None, ""
         case "sessions":
-            for entry in fields.get("sessions", ()):
-                if not entry.get("running", True):
+            for entry in _list(fields.get("sessions")):
+                if isinstance(entry, dict) and not entry.get("running", True):
                     here = (str(entry.get("host", "")) or key[0], str(entry.get("session_id")))
                     yield here, entry.get("exit_code"), ""
         case "sleep" if isinstance(fields.get("running"), list | tuple):
@@ -82,6 +83,11 @@ def _news(call: CallSeen, running: dict[Key, Job]) -> Iterator[News]:
             for one in list(running):
                 if one[1] not in still:
                     yield one, None, ""
+
+
+def _list(value: Any) -> Sequence[Any]:
+    """A list, or none: another environment may mean something else by a name of ours."""
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _key(call: CallSeen) -> Key:
