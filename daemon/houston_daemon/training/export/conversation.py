@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
+from houston_daemon.training.export.format import no_json
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
 from houston_shared.records import Message
 
@@ -84,11 +87,12 @@ def controls(messages: Iterable[dict[str, Any]]) -> Control | None:
     for message in messages:
         texts = [message["content"]] if isinstance(message.get("content"), str) else []
         texts += [
-            json.dumps(call["function"]["arguments"], ensure_ascii=False)
+            msgspec.json.encode(call["function"]["arguments"]).decode()
             for call in message.get("tool_calls", ())
         ]
         for text in texts:
-            if found := CONTROL.search(text):
+            # Most texts have neither, and a `find` is 50 times as fast as the pattern.
+            if ("<" in text or "[gMASK]" in text) and (found := CONTROL.search(text)):
                 return Control(found[0], message["content"][:BEGINS])
     return None
 
@@ -102,6 +106,15 @@ READ = (
     " there the context is not what the policy saw"
 )
 """Said of lines whose context has such a text."""
+
+
+def no_json_in(messages: Iterable[dict[str, Any]]) -> str:
+    """What of messages no JSON reader would give back; empty when all is well."""
+    for message in messages:
+        arguments = [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+        if problem := no_json([message["content"], *arguments]):
+            return problem
+    return ""
 
 
 def no_text(message: dict[str, Any]) -> bool:

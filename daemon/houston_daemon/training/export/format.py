@@ -6,6 +6,7 @@ index of the lines (`index`).
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -79,8 +80,9 @@ def no_json(value: Any, depth: int = 0) -> str:
             return f"the number {value}, which JSON does not have"
         case int() if not -(2**63) <= value < 2**64:
             return "a whole number past 64 bits"
-        case str() if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-            return "half a character, which is no UTF-8"
+        case str():
+            whole = value.isascii() or not HALF.search(value)
+            return "" if whole else "half a character, which is no UTF-8"
         case dict() | list() | tuple() if depth > DEEPEST:
             return f"values nested more than {DEEPEST} deep"
         case dict():
@@ -92,5 +94,7 @@ def no_json(value: Any, depth: int = 0) -> str:
     return next(filter(None, (no_json(one, depth + 1) for one in parts)), "")
 
 
+HALF = re.compile("[\ud800-\udfff]")
+"""Half of a pair of UTF-16, alone."""
 DEEPEST = 64
 """Nesting that every reader takes; pandas and Arrow give up at a few hundred."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from houston_daemon.training.export import conversation
-from houston_daemon.training.export.format import Format, Line, no_json
+from houston_daemon.training.export.format import Format, Line
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -56,7 +56,7 @@ def wrong(line: Line) -> str:
         next(filter(None, map(_form, messages)), ""),
         _answered(messages),
         _tools(line, messages),
-        no_json(messages),
+        conversation.no_json_in(messages),
     )
     return next(filter(None, problems), "")
 

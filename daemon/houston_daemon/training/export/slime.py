@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from houston_daemon.training.export import conversation
-from houston_daemon.training.export.format import Format, Line, no_json, provenance
+from houston_daemon.training.export.format import Format, Line, provenance
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
 
 MASK = "step_loss_mask"
@@ -63,10 +63,10 @@ def wrong(line: Line) -> str:
         return "arguments of a call are no object"
     if not isinstance(line["tools"], list):
         return "its tools are no list"
-    if found := conversation.controls(one for one in answers if one[MASK]):
-        return found.written
-    problem = no_json(messages)
-    return f"{problem}: slime passes over lines that it cannot read" if problem else ""
+    if problem := conversation.no_json_in(messages):
+        return f"{problem}: slime passes over lines that it cannot read"
+    found = conversation.controls(one for one in answers if one[MASK])
+    return found.written if found else ""
 
 
 def remarks(line: Line) -> list[str]:

@@ -4,6 +4,7 @@ Since TRL 1.7 a dataset with `input_ids` and `labels` is trained as it is; other
 ignored by TRL and read by `houston train sft`. Nothing is rendered or tokenised again.
 """
 
+from itertools import compress, repeat
 from operator import eq
 
 from houston_daemon.training.export.format import Column, Format, Line, nothing, provenance
@@ -42,7 +43,8 @@ def wrong(line: Line) -> str:
         return "its first token is to be trained, which nothing predicts"
     if weights.count(0.0) + weights.count(1.0) != len(ids):
         return "a weight is neither 0 nor 1; TRL would train it as 1"
-    if [weight > 0 for weight in weights] != [label != UNTRAINED for label in labels]:
+    untrained_but_weighed = any(compress(map(eq, labels, repeat(UNTRAINED)), weights))
+    if weights.count(0.0) != untrained or untrained_but_weighed:
         return "weights and labels do not agree"
     if line["tokens"] != len(ids) or line["trained"] != len(ids) - untrained:
         return "its counts are not those of its tokens"

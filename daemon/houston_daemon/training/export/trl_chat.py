@@ -14,7 +14,6 @@ from houston_daemon.training.export.format import (
     Column,
     Format,
     Line,
-    no_json,
     provenance,
 )
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
@@ -66,9 +65,10 @@ def wrong(line: Line) -> str:
         return "the answer to train is empty"
     if not isinstance(line["tools"], str) or not isinstance(json.loads(line["tools"]), list):
         return "its tools are no list in JSON"
-    if found := conversation.controls(completion):
-        return found.written
-    return no_json([prompt, completion])
+    if problem := conversation.no_json_in((*prompt, *completion)):
+        return problem
+    found = conversation.controls(completion)
+    return found.written if found else ""
 
 
 FINE = (
