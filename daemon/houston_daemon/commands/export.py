@@ -139,7 +139,9 @@ def _say(done: Exported, as_json: bool) -> None:
     there = "" if done.written else " (the same export was there)"
     out.line(f"{done.folder}: {made.rows} rows of {len(made.sources)} rollouts{there}.")
     for file in made.files:
-        out.line(f"  {file.name}  {file.rows} rows, {file.trained:,} {counts.unit} trained")
+        longest = f"{file.longest:,} {'tokens' if file.tokens is not None else 'messages'}"
+        trained = f"{file.trained:,} {counts.unit} trained"
+        out.line(f"  {file.name}  {file.rows} rows, {trained}, the longest has {longest}")
     for why, count in counts.untrained.items():
         out.line(f"  not trained: {count:,} {counts.unit}, {why}")
     if made.left_out:
