@@ -2,8 +2,11 @@
 
 import argparse
 
+import msgspec
+
 from houston_daemon.recorder.disk import damage
 from houston_daemon.recorder.upkeep.verify import Report, verify
+from houston_daemon.training.policies import checking
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
@@ -31,11 +34,14 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             MEND,
             ExitCode.DAMAGED,
         ) from None
+    changed = checking.changed(loaded.home) if report.sound else []
     if arguments.json:
-        out.json_line(report)
+        out.json_line({**msgspec.to_builtins(report), "policies": changed})
     else:
         show(report, loaded.home)
-    return int(ExitCode.DONE if report.sound else ExitCode.DAMAGED)
+        for text in changed:
+            out.line(f"{text} Import it once more from where it came; do not activate it.")
+    return int(ExitCode.DONE if report.sound and not changed else ExitCode.DAMAGED)
 
 
 def _end(report: Report) -> str:

@@ -1,8 +1,9 @@
 """`houston backup`: a copy of a home that is a home itself, made while the daemon runs and writes.
 
-Holds the database, its head, the blobs that its events name, and the configuration; not the search
-index, which is rebuilt. Made beside its place, checked by `verify`, its manifest written last, and
-then renamed: what has a manifest is whole. Of what rollouts own on hosts it knows nothing.
+Holds the database, its head, the blobs that its events name, adapters of policies, and the
+configuration; not the search index, which is rebuilt, and no full weights or training runs. Made
+beside its place, checked by `verify`, its manifest written last, and then renamed: what has a
+manifest is whole. Of what rollouts own on hosts it knows nothing.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable
+from houston_shared.policy_names import policies_folder
 from houston_shared.store import blobs, schema
 
 LEFT_ALONE = ("houston.toml", "logs", "backups", "archives", "damaged", "service.env")
@@ -233,9 +235,17 @@ def _copy(home: Home, beside: Home) -> float:
     for (name,) in named:
         with contextlib.suppress(FileNotFoundError):  # said by the check of the copy
             copying.file(blobs.place(home, name), blobs.place(beside, name))
+    for path in _adapters(home):
+        copying.file(path, beside.path / path.relative_to(home.path))
     if home.configuration.is_file():
         copying.file(home.configuration, beside.configuration)
     return held
+
+
+def _adapters(home: Home) -> list[Path]:
+    """Files of policies that are adapters: small, and nowhere else."""
+    found = policies_folder(home).glob("[!.]*/adapter_config.json")
+    return [path for config in found for path in sorted(config.parent.iterdir())]
 
 
 def _checked(home: Home, beside: Home, name: str, held: float, periodic: bool) -> Manifest:
@@ -249,6 +259,7 @@ def _checked(home: Home, beside: Home, name: str, held: float, periodic: bool) -
         )
     head = head_file.read(beside) or head_file.Head(0, "")
     files = [path for path in sorted(beside.path.iterdir()) if path.is_file()]
+    files += _adapters(beside)
     everything = [path for path in beside.path.rglob("*") if path.is_file()]
     return Manifest(
         name=name,
@@ -260,7 +271,7 @@ def _checked(home: Home, beside: Home, name: str, held: float, periodic: bool) -
         chain=head.chain,
         events=report.events,
         bytes=sum(path.stat().st_size for path in everything),
-        files={path.name: copying.sha256(path) for path in files},
+        files={str(path.relative_to(beside.path)): copying.sha256(path) for path in files},
         blobs=len(report.blobs),
         held_seconds=round(held, 3),
         periodic=periodic,
