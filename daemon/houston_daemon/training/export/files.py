@@ -18,7 +18,7 @@ from houston_daemon.training.export.manifest import File
 from houston_shared.errors import ExitCode, HoustonError
 
 UNFINISHED = ".unfinished"
-GROUP_BYTES = 32_000_000
+GROUP_BYTES = 8_000_000
 """About as much JSON makes one row group of a parquet file."""
 
 

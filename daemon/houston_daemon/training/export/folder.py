@@ -156,6 +156,7 @@ class _Work:
             parent_step=known.parent_step,
             state=known.state,
             newest_seq=seq,
+            past_seq=one.past_seq,
             provenance="none" if known.sandbox == "none" else "sandbox",
             engine=known.engine,
             policies=sorted(policies),
@@ -202,7 +203,7 @@ def _inputs(asked: Asked, chosen: list[Chosen]) -> str:
     """SHA-256 of everything that decides what is in the files, as far as it is known beforehand."""
     options: dict[str, Any] = asdict(asked)
     options.pop("force")
-    known = [(one.rollout.id, one.rollout.last_seq) for one in chosen]
+    known = [(one.rollout.id, one.rollout.last_seq, one.past_seq) for one in chosen]
     told = msgspec.json.encode([options, known, version("houston-agents"), manifest.VERSION])
     return hashlib.sha256(told).hexdigest()
 

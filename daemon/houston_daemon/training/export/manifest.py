@@ -10,6 +10,7 @@ import msgspec
 
 from houston_daemon.training.export.judged import Judged
 from houston_shared.errors import HoustonError
+from houston_shared.secret_values import redact_all
 
 NAME = "manifest.json"
 VERSION = 1
@@ -42,6 +43,8 @@ class Source(msgspec.Struct, frozen=True):
     state: str
     newest_seq: int
     """The newest event of it that was there when its rows were made."""
+    past_seq: int
+    """Of a branch, the newest event of the rollouts whose steps it shares; else 0."""
     provenance: str
     """`none` for a rollout without a sandbox."""
     engine: str
@@ -111,7 +114,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def encode(manifest: Manifest) -> bytes:
     """As it stands in the folder: indented, keys in their order."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    clean = redact_all(msgspec.to_builtins(manifest))  # an engine's address may hold a key
+    return msgspec.json.format(msgspec.json.encode(clean), indent=1) + b"\n"
 
 
 def decode(raw: bytes, where: object) -> Manifest:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from houston_daemon.training.export.split import Member
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.plan import Plan
-from houston_shared.store.queries import rollouts
+from houston_shared.store.queries import lineage, progress, rollouts
 from houston_shared.store.queries.rollouts import Rollout
 
 _MODEL = ("model", "url", "kind")
@@ -19,6 +19,8 @@ class Chosen(NamedTuple):
     rollout: Rollout
     base: str
     """Model that its engine names; empty where its specification was erased."""
+    past_seq: int
+    """Newest event of the rollouts whose steps it shares; 0 where it shares none."""
 
     @property
     def member(self) -> Member:
@@ -62,8 +64,16 @@ def read(ids: Sequence[str]) -> Plan[list[Chosen]]:
     found = []
     for id in ids:
         one = yield from rollouts.rollout(id)
-        found.append(Chosen(one, (yield from _base(one))))
+        found.append(Chosen(one, (yield from _base(one)), (yield from _past(one.id))))
     return found
+
+
+def _past(id: str) -> Plan[int]:
+    newest = 0
+    for part in (yield from lineage.stretches(id)):
+        if part.rollout != id:
+            newest = max(newest, (yield from progress.last_seq(part.rollout)))
+    return newest
 
 
 def _base(one: Rollout) -> Plan[str]:
