@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_shared.store import in_order, journal, search_query
+from houston_shared.store.finding import required
 from houston_shared.store.finding.query import Matcher
 from houston_shared.store.finding.texts import EVENTS, texts
 from houston_shared.store.journal import Event
@@ -75,13 +76,17 @@ def indexed(matcher: Matcher) -> Plan[tuple[list[int], int]]:
 
 
 def guessed(matcher: Matcher) -> Plan[list[int]]:
-    """Events of a rollout that likely hold a text as it stands, by the index: the newest first.
+    """Events of a rollout that likely hold a text as it stands, or the longest run of characters
+    that a pattern must find, by the index: the newest first.
 
     None where the index cannot help. What is in the middle of a word only the journal tells.
     """
-    query, words = matcher.query, re.findall(r"[^\W_]+", matcher.text)
+    query, text = matcher.query, matcher.text
+    if query.mode == "regex":
+        text = max(required.runs(text), key=len, default="")
+    words = re.findall(r"[^\W_]+", text)
     terms = [Term(" ".join(words), True)]
-    ready = (query.mode, query.what, query.where) == ("literal", "steps", "rollout")
+    ready = query.mode != "words" and (query.what, query.where) == ("steps", "rollout")
     if not ready or not words or not search_query.indexable(terms):
         return []
     expression = search_query.expression(terms, tag(query.rollout))

@@ -14,6 +14,7 @@ import msgspec
 
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import search_query
+from houston_shared.store.finding import required
 from houston_shared.store.search_query import Snippet, Term
 
 Mode = Literal["literal", "regex", "words"]
@@ -123,7 +124,8 @@ class Matcher:
 
     @cached_property
     def _scalar(self) -> bool:
-        words = [term.text for term in self.terms] or [self.text]
+        parts = required.runs(self.text) if self.query.mode == "regex" else [self.text]
+        words = [term.text for term in self.terms] or parts
         return any(_may_be_scalar(word.lower()) for word in words)
 
 
@@ -136,8 +138,11 @@ def _may_be_scalar(word: str) -> bool:
 def _probes(text: str, terms: list[Term], mode: Mode) -> list[bytes]:
     """Bytes that every text has in which it can be found, in lower case; none when unknown."""
     if mode == "regex":
-        return []
-    words = [text] if mode == "literal" else [w for t in terms for w in re.split(r"[\W_]+", t.text)]
+        words = required.runs(text)
+    elif mode == "literal":
+        words = [text]
+    else:
+        words = [word for term in terms for word in re.split(r"[\W_]+", term.text)]
     return [probe for word in words if (probe := _probe(word))]
 
 
