@@ -35,6 +35,11 @@ def test_two_are_told_apart_without_colours_and_one_cell_of_both_as_well() -> No
     assert sum("✎" in line for line in found) == 1
 
 
+def test_one_without_a_score_leaves_the_other_as_it_is() -> None:
+    one = Series([(0.0, 50.0)], "●", "─", "tool")
+    assert drawn(Series([], "◆", "┄", "guidance_text"), one) == drawn(one)
+
+
 def test_scores_above_the_scale_stretch_it() -> None:
     found = drawn(Series([(0.0, 400.0), (1.0, 100.0)], "●", "─", "tool"))
     assert found[0].startswith(" 400│●")

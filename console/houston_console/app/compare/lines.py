@@ -86,7 +86,7 @@ def _state(side: Side) -> Line:
 def _score(side: Side) -> Line:
     one = side.rollout
     said = f"{score(one.best_score)} best, {score(one.last_score)} last"
-    return line(span(said if one.last_score is not None else "none yet", "score"))
+    return line(span("none", "dim") if one.last_score is None else span(said, "score"))
 
 
 def _guidance(side: Side) -> str:

@@ -4,7 +4,7 @@ Pure. Series differ by glyph and by tone, so that they can be told apart without
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from houston_console.app.drawing.lines import Line, Span, Tone, span
@@ -57,7 +57,7 @@ def _draw(grid: list[list[_Cell]], one: Series, hours: float, top: float) -> Non
         (_column(at, hours, columns), height - 1 - min(height - 1, int(score / top * height)))
         for at, score in one.points
     ]
-    for (x, y), (end, _) in zip(places, [*places[1:], (columns, 0)], strict=True):
+    for (x, y), (end, _) in pairwise([*places, (columns, 0)]):
         for between in range(x + 1, end):
             if grid[y][between][0] == " ":
                 grid[y][between] = (one.held, one.tone)
