@@ -10,7 +10,9 @@ positions (`placing`), and colours that change nothing are left out (`thrift`).
 
 import base64
 import re
+import select
 import sys
+import threading
 from typing import Protocol, TextIO, runtime_checkable
 
 from rich.console import Console
@@ -31,6 +33,8 @@ _CLIPBOARD = re.compile(
 )
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 BELL = "\x07"
+WATCH_MS = 1_000
+"""How often a thread that waits for the end of the terminal looks whether it is needed."""
 
 
 def only(sequences: str, data: str) -> str:
@@ -56,11 +60,33 @@ class Presses(Protocol):
 
 
 class SafeDriver(LinuxDriver):
-    """Textual's driver behind the filter."""
+    """Textual's driver behind the filter. It leaves with its terminal.
+
+    A terminal that is closed sends SIGHUP only to those that it controls. Textual would read its
+    end for ever, and wait for ever to write once its queue is full.
+    """
+
+    _gone = False
+    """Whether there is no terminal any more."""
+
+    def start_application_mode(self) -> None:
+        """As Textual's; from now on the terminal is watched, too."""
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        threading.Thread(target=self._watch, name="terminal-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        watched = select.poll()
+        watched.register(self.fileno, 0)  # a hang-up is told always
+        while not self.exit_event.is_set():
+            if watched.poll(WATCH_MS):
+                self._gone = True
+                self.exit_event.set()  # nothing more is read
+                self._app.call_later(self._app.exit)
+                return
 
     def write(self, data: str) -> None:
         """Write what Textual wrote; OSC 52 (the clipboard) only when a key asked, no bell."""
-        if data == BELL:
+        if data == BELL or self._gone:
             return
         if _CLIPBOARD.fullmatch(data):
             if isinstance(self._app, Presses) and self._app.may_copy():
