@@ -49,6 +49,9 @@ def fill(station: Station, schema: int = 5) -> None:
     judged = wire.JudgedSteps(first=1, last=2, verdict="mask", reason="wrong turn")
     person.ask(wire.GiveVerdicts(request="v", rollout=worker.rollout, steps=(judged,)))
     if schema >= 5:
+        rules = wire.JudgedSteps(first=1, last=1, verdict="mask", reason="error_observation@1: x")
+        said: dict[str, Any] = {"rollout": worker.rollout, "source": "rule", "by": "rules"}
+        person.ask(wire.StoreVerdicts(request="w", steps=(rules,), **said))
         train(station)
 
 
