@@ -56,7 +56,14 @@ def why(text: str) -> str:
     for kind in ("mask: judge", "mask: human", "no action"):
         if text.startswith(kind):
             return kind
-    for kind, other in (("trained in row", "row"), ("trained with rollout", "rollout")):
+    for kind, said in _ELSEWHERE.items():
         if text.startswith(kind):
-            return f"trained in another {other}"
+            return said
     return text
+
+
+_ELSEWHERE = {
+    "trained in row": "trained in another row",
+    "masked in row": "masked in another row",
+    "trained with rollout": "trained in another rollout",
+}
