@@ -22,7 +22,7 @@ _AT_ONCE = 50
 """Rollouts of one command."""
 
 
-def judge(run: Run, begun: Begun, some: Mapping[str, str], solutions: Solutions) -> dict[str, Any]:
+def judge(run: Run, some: Mapping[str, str], solutions: Solutions, begun: Begun) -> dict[str, Any]:
     """Judge the rollouts `some` (what each was for); how many steps were masked by whom."""
     ids = sorted(some)
     if run.recipe.masks.rules:

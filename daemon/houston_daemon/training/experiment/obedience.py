@@ -8,6 +8,7 @@ engine serves is the caller's business.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from houston_daemon.training.experiment import order_tasks, statistics
 from houston_daemon.training.experiment.annotator import AUTHOR
 from houston_daemon.training.experiment.orders import Order, Orders, Part, as_json, draw, follows
 from houston_daemon.training.experiment.own_home import OwnHome
+from houston_daemon.training.experiment.stages import Begun
 
 A_TASK = 40
 """Most orders whose files share a workspace."""
@@ -59,19 +61,23 @@ def begin(
     count: int,
     seed: int,
     settings: Mapping[str, Any],
+    begun: Begun | None = None,
 ) -> dict[str, Order]:
     """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
 
-    settings: `answer_tokens`, `temperature`, `sandbox`.
+    settings: `answer_tokens`, `temperature`, `sandbox`. begun: keeps what was started, so that a
+    measurement that goes on starts and says nothing twice.
     """
     some = draw(orders, "held_out", count, seed)
-    begun: dict[str, Order] = {}
+    found: dict[str, Order] = {}
     for task, chunk in tasks(folder, orders, "held_out", some, seed, {**settings, "steps": STEPS}):
-        ids = ground.begin(task, engine, seed, len(chunk))
+        make = partial(ground.begin, task, engine, seed, len(chunk))
+        ids = begun.get(task.parent.name, make) if begun else make()
         for rollout, order in zip(ids, chunk, strict=True):
-            ground.say(rollout, order.text, AUTHOR)
-            begun[rollout] = order
-    return begun
+            if not ground.guidance(rollout):
+                ground.say(rollout, order.text, AUTHOR)
+            found[rollout] = order
+    return found
 
 
 def heard(ground: OwnHome, begun: Mapping[str, Order]) -> list[Heard]:

@@ -91,9 +91,9 @@ class Sft(Settings, frozen=True):
     """What `houston train sft` is called with."""
 
     recipe: str = "small"
-    """A preset, or a recipe file beside this one."""
+    """A preset, or a recipe file (`.toml`) beside this one."""
     options: tuple[str, ...] = ()
-    """Further words of the command, such as `--epochs 2`."""
+    """Further words of the command, such as `--set`, `epochs=2`."""
 
 
 class Model(Settings, frozen=True):
@@ -138,9 +138,19 @@ class Recipe(Settings, frozen=True):
     """Longest time of one stage."""
 
 
+def with_seeds(made: Recipe, count: int) -> Recipe:
+    """The recipe with its first `count` seeds; where it has fewer, with the next numbers, too."""
+    more = range(max(made.seeds) + 1, max(made.seeds) + 1 + count)
+    return msgspec.structs.replace(made, seeds=(*made.seeds, *more)[:count])
+
+
 def packaged() -> dict[str, Path]:
     """The recipes that come with Houston, by name."""
-    return {file.stem: file for file in sorted(FOLDER.glob("*.toml")) if file.stem != "orders"}
+    return {
+        file.stem: file
+        for file in sorted(FOLDER.glob("*.toml"))
+        if file.stem not in ("orders", "sft")
+    }
 
 
 def find(name: str) -> Path:

@@ -87,6 +87,8 @@ def prepare(file: Path, folder: Path, resume: bool, command: Sequence[str]) -> N
     if made.orders.vocabulary:
         vocabulary = (file.parent / made.orders.vocabulary).read_bytes()
         synced_file.write(folder / "orders.toml", vocabulary)
+    if made.sft.recipe.endswith(".toml"):
+        synced_file.write(folder / "sft.toml", (file.parent / made.sft.recipe).read_bytes())
     about = json.dumps(_about(command), indent=1) + "\n"
     synced_file.write(folder / "run.json", about.encode())
     synced_file.write(kept, file.read_bytes())

@@ -11,7 +11,7 @@ from typing import Any
 from houston_daemon.training.experiment import obedience, world_tasks
 from houston_daemon.training.experiment.annotator import AUTHOR, Speaking
 from houston_daemon.training.experiment.endpoint import Conversation, Turn
-from houston_daemon.training.experiment.expert import ImperfectExpert
+from houston_daemon.training.experiment.expert import LOOKS, ImperfectExpert
 from houston_daemon.training.experiment.obedient import Obedient
 from houston_daemon.training.experiment.ordering import Ordering, shared
 from houston_daemon.training.experiment.orders import Order, draw
@@ -20,7 +20,10 @@ from houston_daemon.training.experiment.seats import Seats
 from houston_daemon.training.experiment.solutions import Solutions
 from houston_daemon.training.experiment.stages import Begun
 from houston_daemon.training.experiment.watching import Watching
+from houston_shared.task import parse_task
 
+EXPERT_SEED = 1
+"""Of where the expert drifts: the same with and without the annotator."""
 ORDER_SEED = 1
 """Of the orders that are learned from: the same for all arms and seeds."""
 SPARE_STEPS = 3
@@ -35,7 +38,7 @@ class Agents:
         self._guided = engine == GUIDED
         self._seats = Seats(run.ground, engine)
         self.solutions = solutions
-        self._expert = ImperfectExpert(run.recipe.expert, 1, self._solution)
+        self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world)
         self.orders = learned(run)
         steps = run.recipe.orders.each + SPARE_STEPS
         agent = Obedient(self.orders, run.orders.train, steps)
@@ -49,8 +52,10 @@ class Agents:
             self._annotate(seen)
         return self._expert(seen)
 
-    def _solution(self, seen: Conversation) -> tuple[str, ...]:
-        return self.solutions.of(*self._seats.of(seen))
+    def _world(self, seen: Conversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What solves a conversation's world, and looks that it knows."""
+        rollout, spec = self._seats.of(seen)
+        return self.solutions.of(rollout, spec), LOOKS[parse_task(spec.task).environment]
 
     def _annotate(self, seen: Conversation) -> None:
         """Speak while the step is sampled: it is heard at its end."""
@@ -68,7 +73,7 @@ def learned(run: Run) -> list[Order]:
     return draw(run.orders, "train", wanted.train * wanted.each, ORDER_SEED)
 
 
-def sample(run: Run, begun: Begun, engine: str, agents: Agents) -> dict[str, Any]:
+def sample(run: Run, engine: str, agents: Agents, begun: Begun) -> dict[str, Any]:
     """Sample, wait for the end; the rollouts with what each was for."""
     name = MODEL if run.recipe.sampler == "policy" else engine
     found: dict[str, str] = {}
@@ -78,14 +83,14 @@ def sample(run: Run, begun: Begun, engine: str, agents: Agents) -> dict[str, Any
         if worlds.train:
             ids = begun.get(worlds.name, partial(run.ground.begin, task, name, 0, worlds.train))
             found |= dict.fromkeys(ids, worlds.name)
-    found |= _orders(run, begun, engine, agents)
+    found |= _orders(run, engine, agents, begun)
     watch = run.recipe.sampler == "policy" and engine == GUIDED
     look = Watching(run, found, agents.solutions).look if watch else None
     ended = run.ground.wait(found, run.seconds, look)
     return {"rollouts": found, "states": {one.id: one.state for one in ended}}
 
 
-def _orders(run: Run, begun: Begun, engine: str, agents: Agents) -> dict[str, str]:
+def _orders(run: Run, engine: str, agents: Agents, begun: Begun) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
     found: dict[str, str] = {}
     settings = {

@@ -36,6 +36,24 @@ class Stages:
         self._say(f"{name}: {result['seconds']:.0f} s")
         return result
 
+    def kept(self, name: str, make: Callable[[], Result]) -> Result:
+        """Something that the whole run uses: what was kept, or what `make` gives now."""
+        file = self._folder / f"{name}.kept.json"
+        if not file.is_file():
+            synced_file.write(file, _json(make()))
+        found: Result = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def seconds(self) -> dict[str, float]:
+        """How long each stage took, in the order in which they ended."""
+        files = [
+            file
+            for file in self._folder.glob("*.json")
+            if not file.name.endswith((".begun.json", ".kept.json"))
+        ]
+        files.sort(key=lambda file: file.stat().st_mtime_ns)
+        return {file.stem: json.loads(file.read_bytes())["seconds"] for file in files}
+
     def done(self, name: str) -> Result | None:
         """The result of a stage; None while it is not over."""
         file = self._folder / f"{name}.json"

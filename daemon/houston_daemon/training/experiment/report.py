@@ -1,0 +1,204 @@
+"""The report of a run: results.json, pictures, and report.md with the tables and how to repeat it.
+
+It is made from the stages that are there, so that a run that goes on has one, too.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from houston_daemon.training.experiment import pictures
+from houston_daemon.training.experiment.recipe import ARMS
+from houston_daemon.training.experiment.run import ALONE, GUIDED, Run
+from houston_daemon.training.experiment.summing import ALL, summed
+from houston_shared import synced_file
+from houston_shared.errors import HoustonError
+
+
+def write(run: Run) -> str:
+    """Write the report from what was measured; its path. Raises HoustonError where nothing was."""
+    measured = found(run)
+    if not measured:
+        raise HoustonError(
+            f"{run.folder} has nothing measured yet.",
+            "No report was written.",
+            "houston experiment … --resume",
+        )
+    folder = run.folder / "report"
+    folder.mkdir(exist_ok=True)
+    figures = summed(run.recipe, measured)
+    results = {
+        "about": _about(run),
+        "arms": figures,
+        "sampled": _sampled(run),
+        "trained": _trained(run),
+    }
+    synced_file.write(folder / "results.json", (json.dumps(results, indent=1) + "\n").encode())
+    file = folder / "report.md"
+    text = "\n".join(_lines(run, results, measured, []))
+    synced_file.write(file, text.encode())
+    made = pictures.draw(folder, figures)
+    synced_file.write(file, "\n".join(_lines(run, results, measured, made)).encode())
+    return str(file)
+
+
+def found(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """By arm, in APOLLO's order, what its measured seeds gave; arms without any are left out."""
+    arms: dict[str, list[dict[str, Any]]] = {
+        arm: [
+            done
+            for seed in run.recipe.seeds
+            if (done := run.stages.done(f"measure-{arm}-{seed}")) is not None
+        ]
+        for arm in ARMS
+        if arm in run.recipe.arms
+    }
+    return {arm: results for arm, results in arms.items() if results}
+
+
+def _about(run: Run) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    return {**about, "stages": run.stages.seconds()}
+
+
+def _sampled(run: Run) -> dict[str, Any]:
+    names = {kind: (f"sample-{kind}", f"judge-{kind}") for kind in (GUIDED, ALONE)}
+    return {
+        kind: {"rollouts": len(done["rollouts"]), **(run.stages.done(judge) or {}).get("steps", {})}
+        for kind, (sample, judge) in names.items()
+        if (done := run.stages.done(sample)) is not None
+    }
+
+
+def _trained(run: Run) -> list[dict[str, Any]]:
+    made = []
+    for arm in run.recipe.arms:
+        data = run.stages.done(f"rows-{arm}")
+        for seed in run.recipe.seeds:
+            if data and (done := run.stages.done(f"train-{arm}-{seed}")) is not None:
+                made.append({"arm": arm, **done, "rows": data["rows"], "counts": data["counts"]})
+    return made
+
+
+def _lines(
+    run: Run, results: Mapping[str, Any], measured: Mapping[str, Any], made: Sequence[str]
+) -> Iterator[str]:
+    figures, about = results["arms"], results["about"]
+    seeds = {arm: len(each) for arm, each in measured.items()}
+    yield f"# {run.recipe.name}\n"
+    yield from _how(run, about, seeds)
+    if any(one["rollouts"] for one in figures.values()):
+        yield "\n## Scores of held-out worlds\n"
+        yield from _scores(run, figures)
+        yield from (f"\n![{name}]({name}.svg)" for name in made if name != "obedience")
+    if any(one["obedience"] for one in figures.values()):
+        yield "\n## Obedience\n"
+        yield from _obedience(run, figures)
+        yield from (f"\n![{name}]({name}.svg)" for name in made if name == "obedience")
+    yield "\n## What was learned from\n"
+    yield from _learned(results)
+    yield "\n## Time\n"
+    stages = about["stages"]
+    yield (
+        f"{sum(stages.values()) / 60:.1f} minutes in all, by stage in seconds: "
+        + ", ".join(f"{name} {seconds:.0f}" for name, seconds in stages.items())
+        + ".\n"
+    )
+
+
+def _how(run: Run, about: Mapping[str, Any], seeds: Mapping[str, int]) -> Iterator[str]:
+    recipe, machine = run.recipe, about["machine"]
+    yield f"- Again: `{about['command']}`; the recipe is kept in the run's folder."
+    who = "a scripted expert with bad habits" if recipe.sampler == "expert" else "the model itself"
+    yield f"- What is learned from was sampled by {who}, with and without a simulated annotator."
+    yield f"- Seeds measured: {', '.join(f'{arm} {count}' for arm, count in seeds.items())}."
+    missing = [arm for arm in recipe.arms if seeds.get(arm, 0) < len(recipe.seeds)]
+    if missing:
+        yield f"- **Not complete**: not every seed was measured of {', '.join(missing)}."
+    yield (
+        f"- Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB,"
+        f" {machine['system']}."
+    )
+    yield "- Versions: " + ", ".join(f"{k} {v}" for k, v in about["versions"].items()) + "."
+    sure = recipe.statistics
+    yield (
+        f"- In brackets: {sure.confidence:.0%} intervals. Scores: percentile bootstrap over worlds,"
+        f" then over their rollouts ({sure.draws} draws, seed {sure.seed}); obedience: Wilson."
+    )
+
+
+def _scores(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
+    names = sorted({one.domain for one in run.recipe.worlds if one.held_out})
+    yield from _table(["arm", "", *names, ALL])
+    for arm, one in figures.items():
+        for kind in ("final", "best"):
+            found = one["scores"][kind]
+            cells = [_bracketed(found[name]) for name in (*names, ALL)]
+            yield _row([arm if kind == "final" else "", kind, *cells])
+    yield (
+        "\nThe weight of a domain is its number of held-out worlds: "
+        + ", ".join(
+            f"{name} {sum(each.held_out for each in run.recipe.worlds if each.domain == name)}"
+            for name in names
+        )
+        + ".\n"
+    )
+    yield from _table(["arm", "rollouts", "steps worked", "active seconds worked"])
+    for arm, one in figures.items():
+        yield _row([arm, one["rollouts"], f"{one['steps']:.1f}", f"{one['active_seconds']:.1f}"])
+
+
+def _obedience(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
+    yield "Messages with words, files and folders that training never used. Followed means that"
+    yield "the next action's first call is the one asked for, on the thing that was named.\n"
+    parts = list(next(iter(figures.values()))["obedience"])
+    yield from _table(["arm", *parts])
+    for arm, one in figures.items():
+        cells = [
+            f"{each['followed']} of {each['of']}, {_percent(each)}" if each["of"] else "–"
+            for each in (one["obedience"][part] for part in parts)
+        ]
+        yield _row([arm, *cells])
+
+
+def _learned(results: Mapping[str, Any]) -> Iterator[str]:
+    for kind, one in results["sampled"].items():
+        masks = {key: value for key, value in one.items() if key.startswith("masked")}
+        said = ", ".join(f"{value} {key}" for key, value in sorted(masks.items())) or "none masked"
+        yield f"- {kind}: {one['rollouts']} rollouts, {one.get('all', 0)} steps, {said}."
+    if not results["trained"]:
+        return
+    yield ""
+    yield from _table(
+        ["arm", "seed", "policy", "rows", "tokens", "trained tokens", "steps", "loss", "tokens/s"]
+    )
+    for one in results["trained"]:
+        counts = one["counts"]
+        yield _row(
+            [
+                one["arm"], one["seed"], one["policy"], one["rows"], f"{counts['all']:,}",
+                f"{counts['trained']:,}", one.get("steps"), _figure(one.get("loss"), ".3f"),
+                _figure(one.get("tokens_per_second"), ".0f"),
+            ]
+        )  # fmt: skip
+
+
+def _table(names: Sequence[str]) -> Iterator[str]:
+    yield _row(names)
+    yield "|" + "---|" * len(names)
+
+
+def _row(cells: Sequence[Any]) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def _bracketed(one: Mapping[str, float]) -> str:
+    return f"{one['value']:.1f} [{one['low']:.1f}, {one['high']:.1f}]"
+
+
+def _percent(one: Mapping[str, float]) -> str:
+    return f"{one['value']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)

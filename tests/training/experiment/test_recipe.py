@@ -1,0 +1,65 @@
+"""Recipes: the packaged ones are whole, and what is wrong is said."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.training.experiment import recipe
+from houston_daemon.training.experiment.world_tasks import write
+from houston_shared.errors import ConfigurationError
+from houston_shared.task import load_task
+
+ORDERS = 'name = "mine"\n[orders]\nheld_out = 4\n'
+WORLDS = """
+[[worlds]]
+name = "coins"
+domain = "navigation"
+environment = "textworld"
+instructions = "Find the coin."
+[worlds.world]
+game = "coin_collector"
+"""
+
+
+@pytest.mark.parametrize("name", sorted(recipe.packaged()))
+def test_the_packaged_recipes_can_be_run(name: str, tmp_path: Path) -> None:
+    made = recipe.read(recipe.find(name))
+    for worlds in made.worlds:
+        for split in ("train", "test"):
+            task = load_task(write(tmp_path, worlds, split, made.model, made.sandbox)).task
+            assert task.environment == worlds.environment
+            assert getattr(task, worlds.environment).split == split
+            assert task.tools == ("act", "finish")
+            assert task.rules.error_patterns
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('name = "mine"', "nothing is measured"),
+        (f"{ORDERS}{WORLDS}", "has no words"),
+        (f"{ORDERS}{WORLDS}{WORLDS}", "the same name"),
+        (f"seeds = []\n{ORDERS}", "needs one seed"),
+        (f"seeds = [1, 1]\n{ORDERS}", "needs one seed"),
+        (f'arms = ["all"]\n{ORDERS}', "arms"),
+        (f"{ORDERS}epochs = 3\n", "epochs"),
+    ],
+)
+def test_what_is_wrong_in_a_recipe_is_said(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=problem):
+        recipe.read(file)
+
+
+def test_an_unknown_recipe_names_those_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="ablation"):
+        recipe.find("nothing-like-it")
+
+
+def test_fewer_and_more_seeds() -> None:
+    made = recipe.read(recipe.find("ablation"))
+    assert recipe.with_seeds(made, 1).seeds == made.seeds[:1]
+    more = recipe.with_seeds(made, len(made.seeds) + 2).seeds
+    assert more[: len(made.seeds)] == made.seeds
+    assert len(set(more)) == len(made.seeds) + 2
