@@ -143,6 +143,7 @@ def test_a_key_that_became_one_later_never_leaves_the_home(ready: Ready, tmp_pat
         (["--all", "--task", "probe", "--format", "trl"], 2, "Name rollouts, or one of"),
         (["--task", "nothing", "--format", "trl"], 1, "No rollout of the task 'nothing'"),
         (["nobody", "--format", "trl"], 1, "There is no rollout 'nobody'"),
+        (["--all", "--format", "trl"], 78, "--dialect NAME --tokenizer PATH"),
         (["--all", "--format", "verl"], 2, "invalid choice: 'verl'"),
         (["--all", "--format", "slime", "--parquet"], 2, "no parquet file for slime"),
         (["--all", "--format", "trl", "--recipe", "apolo"], 2, "'apolo' is no recipe"),

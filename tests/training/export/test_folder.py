@@ -187,7 +187,7 @@ def test_a_row_in_which_everything_is_masked(
             asked = Asked(scene.ids, name, leave_out=True)
         done = export(scene.home, asked, tmp_path / "out")
         assert [one.row for one in done.manifest.left_out] == ([] if left == 0 else [row])
-        with pytest.raises(HoustonError, match=r"Nothing would be trained|no right place"):
+        with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
             export(scene.home, Asked((scene.short.id,), name), tmp_path / "alone")
         assert not (tmp_path / "alone").exists()
     finally:

@@ -24,7 +24,7 @@ from houston_daemon.training.export.sources import Chosen
 from houston_daemon.training.export.split import HeldOut
 from houston_daemon.training.rows.making import chat_rows, token_rows
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.queries import progress
 from houston_shared.store.reader import Reader
@@ -136,7 +136,9 @@ class _Work:
                 count += bool(found)
                 yield from found
         except HoustonError as problem:
-            self._building.refuse(id, f"{problem.cause} {problem.next}".strip())
+            if isinstance(problem, ConfigurationError) and not self._asked.leave_out:
+                raise _flags(problem) from None
+            self._building.refuse(id, problem.cause)
         moved = self._reader.run(progress.last_seq(id)) != before
         self._sources.append(self._source(one, before, count, held_out, moved))
 
@@ -197,6 +199,15 @@ class _Work:
             traps=list(building.format.traps),
             versions={"houston": version("houston-agents")},
         )
+
+
+def _flags(problem: ConfigurationError) -> ConfigurationError:
+    """Rows cannot be rendered as asked; the same for every rollout of that engine."""
+    return ConfigurationError(
+        problem.cause,
+        "Nothing was exported.",
+        f"{problem.next} --dialect NAME --tokenizer PATH; or a format of messages",
+    )
 
 
 def _inputs(asked: Asked, chosen: list[Chosen]) -> str:

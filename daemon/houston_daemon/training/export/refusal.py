@@ -35,9 +35,9 @@ def check(asked: _Asked, building: Building, data: File) -> None:
 
 def _mistrained(format: str, refused: Sequence[LeftOut]) -> HoustonError:
     count = len(refused)
-    what = "1 row has" if count == 1 else f"{count} rows have"
+    what = "1 row" if count == 1 else f"{count} rows"
     return HoustonError(
-        f"{what} no right place in a file for {format}: {_said(refused)}.",
+        f"{what} cannot stand in a file for {format}: {_said(refused)}.",
         "Nothing was exported.",
         "Correct what is named (houston verdict, another --format), or the same with --leave-out,"
         " which names them in the manifest",
