@@ -1,5 +1,6 @@
 """A home, a recorder where a test speaks to one, and an annotator at a console on it."""
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from textual.pilot import Pilot
 
 from houston_console.app.app import HoustonConsole
 from houston_console.app.drawing.line_view import LineView
+from houston_console.app.drawing.lines import AWAY, EDGE, HERE
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.config import Configuration, Loaded
 from houston_shared.home import Home
@@ -21,6 +23,7 @@ from tests.console.homes import HomeBuilder
 from tests.support.recorder_client import Station
 
 SECONDS = 15.0
+_NO_CURSOR = re.compile(f"[{HERE}{AWAY}]")
 WIDE, SMALL = (160, 50), (80, 24)
 
 
@@ -92,9 +95,10 @@ class Seat:
             waited += 0.05
 
     def lines(self, kind: type[LineView] | str = Transcript) -> list[str]:
-        """What a list shows."""
+        """What a list shows, without the glyph before the line with the cursor."""
         view = self.app.screen.query_one(kind, LineView)
-        return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+        shown = [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+        return [_NO_CURSOR.sub(" ", one[:EDGE]) + one[EDGE:] for one in shown]
 
     def text(self, kind: type[LineView] | str = Transcript) -> str:
         return "\n".join(self.lines(kind))

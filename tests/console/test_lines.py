@@ -1,10 +1,20 @@
 """Text in lines: nothing is wider than its room, nothing is lost, nothing reaches the terminal."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from houston_console.app.drawing.lines import fit, line, plain, span, spread, width_of, wrap
+from houston_console.app.drawing.lines import (
+    fit,
+    line,
+    plain,
+    pointed,
+    span,
+    spread,
+    width_of,
+    wrap,
+)
 from houston_console.app.terminals.text import tail_lines
 from houston_shared.safe_text import safe
 
@@ -63,3 +73,20 @@ def test_a_terminal_reads_as_a_person_would_see_it() -> None:
         assert [plain(one).rstrip("x") for one in tail_lines(data)] == [
             one.rstrip("x") for one in expected
         ], what
+
+
+POINTED = {
+    "the first blank": (" ± count.py", "»± count.py"),
+    "behind a mark": ("▸     61", "▸»    61"),
+    "behind two": ("▲● r-7f3a", "▲●»r-7f3a"),
+    "nowhere": ("words from the start", "words from the start"),
+    "an empty line": ("", ""),
+}
+
+
+@pytest.mark.parametrize("name", POINTED)
+def test_the_cursor_is_told_without_a_colour(name: str) -> None:
+    text, wanted = POINTED[name]
+    parts = (span(text[:2], "tool"), span(text[2:]))
+    assert plain(pointed(parts, True)) == wanted
+    assert plain(pointed(parts, False)) == wanted.replace("»", "›")

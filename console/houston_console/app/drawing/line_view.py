@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from houston_console.app.drawing.lines import Line, plain
+from houston_console.app.drawing.lines import Line, plain, pointed
 from houston_console.app.drawing.palette import Palette, blank, palette
 from houston_console.app.drawing.selecting import cut, over
 from houston_console.app.keys import bindings
@@ -83,8 +83,10 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
             return self.palette.strip(self.empty, self.size.width, base)
         if number >= self.line_count():
             return blank(self.size.width, base)
-        parts = self.line_at(number)
-        strip = self.palette.strip(parts, self.size.width, base, self._under(number))
+        parts, under = self.line_at(number), self._under(number)
+        if under and number == self.cursor:
+            parts = pointed(parts, self.has_focus)
+        strip = self.palette.strip(parts, self.size.width, base, under)
         return self.with_selection(strip, number)
 
     # --- what the mouse selects --------------------------------------------------------------
@@ -147,9 +149,13 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
         before, self.cursor = self.cursor, target
         self.reveal(target)
         if before != target:
-            self.refresh_line(before)  # not all: a key is to be cheap, also over a narrow line
-            self.refresh_line(target)
+            self.draw_ground(before)  # not all: a key is to be cheap, also over a narrow line
+            self.draw_ground(target)
             self.moved()
+
+    def draw_ground(self, number: int) -> None:
+        """Draw again what has the cursor's ground while it stands on the line `number`."""
+        self.refresh_line(number)
 
     def reveal(self, number: int) -> None:
         """Scroll as little as needed so that the line `number` is visible."""

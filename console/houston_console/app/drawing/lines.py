@@ -42,11 +42,16 @@ TAB = 4
 """Columns between tab stops in everything that is shown."""
 
 
+Ground = Literal["", "+", "-"]
+"""What lies behind a piece of text: nothing, or that it was added or removed."""
+
+
 class Span(NamedTuple):
     """A piece of a line."""
 
     text: SafeText
     tone: Tone = "text"
+    ground: Ground = ""
 
 
 Line = tuple[Span, ...]
@@ -61,6 +66,10 @@ def span(text: str, tone: Tone = "text") -> Span:
 def line(*parts: Span | str) -> Line:
     """A line of spans; plain strings take the tone `text`."""
     return tuple(part if isinstance(part, Span) else span(part) for part in parts)
+
+
+UNREAD: Line = (span(" being read …", "dim"),)
+"""In place of what nobody knows yet."""
 
 
 def width_of(parts: Iterable[Span]) -> int:
@@ -108,6 +117,34 @@ def spread(left: Line, right: Line, width: int) -> Line:
         kept.append(part)
         room -= cells
     return (*kept, Span(SafeText(" " * max(0, room))), *right)
+
+
+HERE, AWAY = "»", "›"
+"""Before the line with the cursor, where the keys go and in the other areas."""
+EDGE = 4
+"""Characters among which it finds a blank to stand in."""
+
+
+def pointed(parts: Line, here: bool) -> Line:
+    """A line with the cursor: a glyph in the first blank of its edge, so that no colour is needed.
+
+    Of the same width; without a blank there it stays as it is.
+    """
+    at = plain(parts)[:EDGE].find(" ")
+    if at < 0:
+        return parts
+    found: list[Span] = []
+    for part in parts:
+        if 0 <= at < len(part.text):
+            found += [
+                Span(SafeText(part.text[:at]), part.tone),
+                Span(SafeText(HERE if here else AWAY), "title" if here else "dim"),
+                Span(SafeText(part.text[at + 1 :]), part.tone),
+            ]
+        else:
+            found.append(part)
+        at -= len(part.text)
+    return tuple(one for one in found if one.text)
 
 
 def wrap(text: str, width: int) -> list[SafeText]:

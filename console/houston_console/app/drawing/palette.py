@@ -11,7 +11,7 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES, Theme
 
-from houston_console.app.drawing.lines import Line, Tone
+from houston_console.app.drawing.lines import Line, Span, Tone
 
 DARK = Theme(
     name="houston-dark",
@@ -126,8 +126,14 @@ class Palette:
         if over and over.reverse:  # swapped one by one, its colours would be a row of blocks
             segments = [Segment(part.text, ground) for part in parts]
         else:
-            segments = [Segment(part.text, ground + self.tones[part.tone]) for part in parts]
+            segments = [Segment(part.text, ground + self._style(part)) for part in parts]
         return Strip(segments).adjust_cell_length(width, ground)
+
+    def _style(self, part: Span) -> Style:
+        tone = self.tones[part.tone]
+        if not part.ground:
+            return tone
+        return tone + (self.added if part.ground == "+" else self.removed)
 
 
 def blank(width: int, style: Style) -> Strip:

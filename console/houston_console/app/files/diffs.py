@@ -10,7 +10,17 @@ from typing import Literal, NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
-from houston_console.app.drawing.lines import TAB, Line, Span, fit, line, span, width_of
+from houston_console.app.drawing.lines import (
+    TAB,
+    Ground,
+    Line,
+    Span,
+    fit,
+    line,
+    span,
+    spread,
+    width_of,
+)
 from houston_console.app.files.syntax import coloured
 from houston_shared.safe_text import SafeText, safe, safe_line
 
@@ -19,6 +29,8 @@ Kind = Literal[" ", "+", "-", "@", "!"]
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
 _HEADS = ("--- ", "+++ ", "diff ", "index ")
 GLYPHS: dict[Kind, str] = {" ": " ", "+": "+", "-": "−", "@": "@", "!": " "}
+WIDEST = 500
+"""Cells that a ground takes at most: what is copied is as wide as its longest line."""
 NUMBER = 5
 """Cells of a line's number."""
 
@@ -34,7 +46,7 @@ class Row(NamedTuple):
     """Of an unchanged line, its number in the old file."""
 
 
-class Ground(NamedTuple):
+class Stretch(NamedTuple):
     """A stretch of a drawn line, in cells, with what happened there."""
 
     start: int
@@ -46,7 +58,7 @@ class Drawn(NamedTuple):
     """A line of the screen."""
 
     line: Line
-    grounds: tuple[Ground, ...] = ()
+    grounds: tuple[Stretch, ...] = ()
 
 
 def rows(path: str, diff: str) -> list[Row]:
@@ -89,9 +101,21 @@ def unified(found: Sequence[Row], width: int) -> list[Drawn]:
     drawn: list[Drawn] = []
     for row in found:
         for part in _half(row, row.number, width):
-            grounds = (Ground(0, width, row.kind),) if row.kind in "+-" else ()
+            grounds = (Stretch(0, width, row.kind),) if row.kind in "+-" else ()
             drawn.append(Drawn(part, grounds))
     return drawn
+
+
+def grounded(found: Sequence[Row], width: int) -> list[Line]:
+    """As `unified`, the grounds in the lines themselves."""
+    return [_on_ground(one, min(width, WIDEST)) for one in unified(found, width)]
+
+
+def _on_ground(drawn: Drawn, width: int) -> Line:
+    if not drawn.grounds:
+        return drawn.line
+    kind: Ground = "+" if drawn.grounds[0].kind == "+" else "-"
+    return tuple(part._replace(ground=kind) for part in spread(drawn.line, (), width))
 
 
 def split(found: Sequence[Row], width: int) -> list[Drawn]:
@@ -105,8 +129,8 @@ def split(found: Sequence[Row], width: int) -> list[Drawn]:
         one = _half(left, left.old if left.kind == " " else left.number, half) if left else []
         two = _half(right, right.number, half) if right else []
         grounds = (
-            *((Ground(0, half, "-"),) if left and left.kind == "-" else ()),
-            *((Ground(half + 1, 2 * half + 1, "+"),) if right and right.kind == "+" else ()),
+            *((Stretch(0, half, "-"),) if left and left.kind == "-" else ()),
+            *((Stretch(half + 1, 2 * half + 1, "+"),) if right and right.kind == "+" else ()),
         )
         for a, b in zip_longest(one, two, fillvalue=()):
             gap = Span(SafeText(" " * (half - width_of(a))))

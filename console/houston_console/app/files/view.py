@@ -9,7 +9,7 @@ from textual.strip import Strip
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block
 from houston_console.app.drawing.marking import mark
-from houston_console.app.files.diffs import Drawn, Ground
+from houston_console.app.files.diffs import Drawn, Stretch
 from houston_console.app.files.lines import WIDE, Change, change_lines, result_lines
 from houston_shared.store.queries.world import Search
 
@@ -86,7 +86,7 @@ class DiffText(LineView):
             strip = mark(strip, strip.text, [self.result[0].query], self.palette.hit)
         return strip
 
-    def _style(self, ground: Ground) -> Style:
+    def _style(self, ground: Stretch) -> Style:
         return self.palette.added if ground.kind == "+" else self.palette.removed
 
     @property
@@ -106,7 +106,7 @@ class DiffText(LineView):
         self.jump(round(self.scroll_y + by * max(1, self.size.height)))
 
 
-def _over(strip: Strip, ground: Ground, style: Style) -> Strip:
+def _over(strip: Strip, ground: Stretch, style: Style) -> Strip:
     """`strip` with another ground, or colour, between two cells."""
     end = min(ground.end, strip.cell_length)
     before, within, after = strip.divide([ground.start, end, strip.cell_length])

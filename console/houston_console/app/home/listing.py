@@ -84,6 +84,10 @@ class HomeList(LineView):
             return super()._under(self.cursor)
         return None
 
+    def draw_ground(self, number: int) -> None:
+        """All lines of the rollout."""
+        self.refresh_lines(number, self.view.lines)
+
     def _measure(self) -> None:
         self._made.clear()
         high = self.view.lines

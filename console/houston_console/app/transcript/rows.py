@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from houston_console.app.drawing.diff_lines import diff_lines
 from houston_console.app.drawing.lines import (
     Line,
     Span,
@@ -20,6 +19,7 @@ from houston_console.app.drawing.lines import (
     width_of,
     wrap,
 )
+from houston_console.app.files import diffs
 from houston_console.app.transcript import margin
 from houston_console.app.transcript.records import NOTHING, Beside, StepRow
 from houston_console.headless.spoken import score
@@ -33,6 +33,7 @@ CHOSEN = "▌ "
 GUTTER = 8
 """Columns before the text of an unfolded step: marker, number, space."""
 _INDENT = Span(SafeText("   "))
+_DIFF = Span(SafeText("  "))
 
 
 def folded(row: StepRow, width: int, unfolded: bool = False) -> Line:
@@ -185,7 +186,8 @@ def _files(files: tuple[FileChange, ...], more: int, width: int) -> list[Line]:
         note = span(f" {change.note}", "dim") if change.note else span("")
         left = line(_INDENT, span("± ", "dim"), span(change.path, "key"), note)
         found.append(spread(left, counts, width))
-        found += diff_lines(change.diff, width, span("     ", "faint"))
+        rows = diffs.rows(change.path, change.diff)
+        found += [(_DIFF, *one) for one in diffs.grounded(rows, width - width_of((_DIFF,)))]
     if more:
         found.append(line(_INDENT, span(f"± and {more} more files", "dim")))
     return found

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, Tone, block, plain, span
+from houston_console.app.drawing.lines import Line, Tone, block, plain, pointed, span
 from houston_console.app.drawing.marking import mark_places
 from houston_console.app.messages import Failed, say
 from houston_console.app.transcript import rows
@@ -210,6 +210,7 @@ class TranscriptView(LineView):
         under: Style | None = None
         if cursor:
             under = self.palette.cursor if self.has_focus else self.palette.cursor_away
+            parts = pointed(parts, self.has_focus)
         strip = self.palette.strip(parts, self.size.width, self.rich_style, under)
         if self.spots is None:
             return strip
