@@ -81,7 +81,8 @@ async def test_a_selector_row_is_what_tells_it_from_the_others_of_its_task(
         builder.start("other-name", "count-words")
     async with sit(builder.home, "count-words-7iz6") as seat:
         rows = seat.lines(RolloutList)
-        assert [row.split()[:2] for row in rows[1:3]] == [["●", "other-name"], ["●", "7iz6"]]
+        named = [row.split()[:2] for row in rows[1:3]]
+        assert named == [["●", "other-name"], ["●", "7iz6"]]
         assert rows[2].split()[-2:] == ["100", "1"]
         assert "count-words-7iz6" in seat.text("#facts")
         assert "100 best, 100 last" in seat.text("#facts")
@@ -236,6 +237,18 @@ async def test_jumps_go_where_they_say(builder: HomeBuilder, sit: Sit) -> None:
             assert step == 0 or f"thought {step}" in seat.text(), what
         await seat.press("colon", "x", "enter")
         assert "is no place" in seat.bar("#hints")
+
+
+async def test_a_line_to_type_in_moves_nothing(builder: HomeBuilder, sit: Sit) -> None:
+    _home(builder, 30)
+    async with sit(builder.home, "r-one", SMALL) as seat:
+        area, before = seat.app.watching.trajectory, seat.transcript.region
+        await seat.press("colon", "1", "2")
+        assert seat.transcript.region == before
+        assert area.prompt.region.y == area.region.bottom - 1
+        assert "esc" in seat.bar("#hints")
+        await seat.press("enter", "j")
+        assert seat.transcript.cursor == 13
 
 
 async def test_no_error_ahead_is_said(builder: HomeBuilder, sit: Sit) -> None:

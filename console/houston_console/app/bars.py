@@ -51,8 +51,18 @@ class Bar(Widget):
 class StatusBar(Bar):
     """Daemon, rollouts by state, sequence, clock."""
 
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._taken: tuple[ConsoleState, str] | None = None
+
+    def on_resize(self) -> None:
+        """More or less of it fits."""
+        if self._taken is not None:
+            self.take(*self._taken)
+
     def take(self, state: ConsoleState, home: str) -> None:
         """Show how things stand now."""
+        self._taken = (state, home)
         glyph, words, tone = LINKS[state.link]
         left: list[Span] = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
         short: list[Span] = [*left]

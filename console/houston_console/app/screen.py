@@ -4,7 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from textual.app import ComposeResult
+from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from houston_console.app.bars import HintBar, StatusBar
 from houston_console.app.drawing.lines import Tone
@@ -15,6 +17,9 @@ from houston_shared.errors import HoustonError
 
 class HoustonScreen(Screen[None]):
     """A screen that the app brings up to date. Its areas are composed by `body`."""
+
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """As Textual's own, which draws the whole screen for it: frames and cursors change, no more."""
 
     def __init__(self, state: ConsoleState, home: str) -> None:
         """home: how the home is named to people."""

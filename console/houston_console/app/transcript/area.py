@@ -3,26 +3,27 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input
 
 from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.frame import subtitle, title
-from houston_console.app.drawing.lines import line, span
+from houston_console.app.drawing.lines import UNREAD
 from houston_console.app.judging.area import Judging
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.marks.area import Marks
-from houston_console.app.messages import AskLine, Failed, GoTo, OpenEye, Told, say
+from houston_console.app.messages import AskLine, GoTo, OpenEye, Told, guarded, say
 from houston_console.app.rollouts.listing import LAST_KNOWN, ending, own_name
+from houston_console.app.screen import HoustonScreen
 from houston_console.app.search.area import Searching
 from houston_console.app.source import RolloutSource
 from houston_console.app.transcript import places, ways
 from houston_console.app.transcript.places import Place
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.clock import now_us
-from houston_shared.errors import HoustonError
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout, resolve
 
@@ -64,13 +65,17 @@ class TrajectoryArea(Vertical):
         title(self, "2 Trajectory")
         self.transcript.empty = ()
 
+    def on_resize(self) -> None:
+        """The line to type in lies on the lower edge: nothing has to move for it."""
+        self.prompt.styles.offset = (0, self.content_size.height)
+
     def turn_to(self, source: RolloutSource) -> None:
         """Let go of the rollout that is open; nothing of another was read yet."""
         self.source = source
         self.searching.turned()
         self.judging.turn()
         self.transcript.clear()
-        self.transcript.empty = line(span(" being read …", "dim"))
+        self.transcript.empty = UNREAD
 
     async def open(self, source: RolloutSource, steps: int) -> None:
         """Show the rollout that was turned to."""
@@ -96,6 +101,12 @@ class TrajectoryArea(Vertical):
 
     # --- what is typed -----------------------------------------------------------------------
 
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The line of keys is the prompt's while somebody writes in it."""
+        if event.widget is self.prompt and isinstance(self.screen, HoustonScreen):
+            event.stop()
+            self.screen.hints.area("words")
+
     def ask(self, kind: str) -> None:
         """Ask for something to search (`/`) or a place to go to (`:`)."""
         if kind == "/":
@@ -111,12 +122,9 @@ class TrajectoryArea(Vertical):
         self.prompt.value = message.value
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """What was asked for."""
+        """What was asked for; nothing that is said meanwhile waits for the answer."""
         self.prompt.action_leave()
-        try:
-            await self._answer(event.value.strip())
-        except HoustonError as problem:
-            say(self, Failed(problem))
+        self.run_worker(guarded(self, self._answer(event.value.strip())), group="answer")
 
     async def _go_to(self, text: str) -> None:
         """Raises HoustonError."""

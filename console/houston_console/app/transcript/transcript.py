@@ -43,24 +43,26 @@ class Transcript(TranscriptView):
             self.refresh_lines(top, self._bottom(number) - top)
 
     async def go_to(self, row: int, open: bool = False) -> None:
-        """Jump to a row, a third down the screen; the rows around it are read first."""
+        """Jump to a row, a third down the screen; drawn once, when the rows around it were read."""
         row = max(0, min(row, self.steps))
-        if self.folds.shown(row) != row:
-            self.filter(None)
-        if open:
-            self.folds.set_open(row, True)
-        if open or row != self.steps:
-            self._let_go()
-        self.cursor = row
-        self._scroll(self.folds.top(row) - self._height // 3)
-        await self.settle()
-        if self.folds.height(row) > 1:
-            self._scroll(self.folds.top(row) - min(3, self._height // 3))
-        if self.following:
-            self._to_end()
-        self._strips.clear()
-        self.refresh()
-        say(self, self.Moved())
+        with self.app.batch_update():
+            if self.folds.shown(row) != row:
+                self.filter(None)
+            if open:
+                self.folds.set_open(row, True)
+            if open or row != self.steps:
+                self._let_go()
+            self.cursor = row
+            self._scroll(self.folds.top(row) - self._height // 3)
+            say(self, self.Moved())
+            await self.settle()
+            if self.folds.height(row) > 1:
+                self._scroll(self.folds.top(row) - min(3, self._height // 3))
+            if self.following:
+                self._to_end()
+            self._strips.clear()
+            self.refresh()
+        self.screen.check_idle()  # the end of a batch tells the app only
 
     def reveal_match(self, row: int) -> None:
         """Show the first line of an unfolded row in which a search found something."""
