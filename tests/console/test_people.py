@@ -80,7 +80,14 @@ async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
         await seat.until(lambda: seat.app.state.need(one), "judged")
         await seat.press("c")
         await seat.until(lambda: _holds(live) == [(one, me)], "claimed")
-        await seat.until(lambda: "☞ you since" in seat.text("#people"), "shown here")
+        await seat.until(
+            lambda: "C lets go" in seat.text("#people"), "shown here, with the way out"
+        )
+        await seat.press("C")
+        await seat.until(lambda: _holds(live) == [(one, "")], "taken back, and nothing was asked")
+        await seat.until(lambda: not seat.app.watching.since.people.display, "and seen here")
+        await seat.press("c")
+        await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed again")
         await seat.press("0")
         await seat.until(lambda: "☞you" in seat.text("#home-list"), "shown at home")
         assert "you look after 1" in seat.frame("#home")

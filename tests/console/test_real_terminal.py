@@ -106,6 +106,10 @@ def _said(station: Station) -> list[dict[str, Any]]:
     return station.json("guidance", row["rollout"])
 
 
+def _branches(station: Station) -> list[dict[str, Any]]:
+    return [one for one in station.json("rollout", "list") if one["parent"]]
+
+
 def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> None:
     desk.press("/")
     desk.type("quasar")
@@ -125,6 +129,18 @@ def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> No
     desk.press("Escape", "y")
     desk.until("Copied", "it says that it was copied")
     assert ["There might be a quasar in it." in text for text in desk.copied] == [True, True]
+    desk.press("+")
+    desk.until("after step 2", "it asks what the branch is told")
+    desk.type("Take another way.")
+    desk.press("Enter")
+    desk.until("Queued: ", "it is taken")
+    (limb,) = station.until(lambda: _branches(station), 30, "the branch is there")
+    assert limb["parent"]["step"] == 2
+    (word,) = station.json("guidance", limb["rollout"])
+    assert word["text"] == "Take another way."
+    station.until(
+        lambda: [one["state"] for one in _branches(station)] == ["running"], 30, "it goes"
+    )
 
 
 def test_a_daemon_that_is_killed_while_somebody_types_costs_nothing(
@@ -147,6 +163,6 @@ def test_a_daemon_that_is_killed_while_somebody_types_costs_nothing(
     assert [one["text"] for one in _said(station)] == [whole]
     desk.until("I wait again", "the newest step shows")
     assert "daemon down" not in desk.shows()
-    shown = [int(number) for number in re.findall(r"[▸◌] +(\d+) ", desk.shows())]
+    shown = [int(number) for number in re.findall(r"[▸◌][ »›] *(\d+) ", desk.shows())]
     assert shown == [1, 2, 3, 4, 5, 6], "no step is left out"
     assert station.closed(rollout) == 5

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from houston_console.app.drawing.lines import plain
+from houston_console.app.search.results import Results
 from houston_console.app.terminals import log as logs
 from houston_console.app.terminals import plans
 from houston_console.app.terminals.attach import LEAVE, way
@@ -175,6 +176,29 @@ async def test_a_terminal_shows_what_each_step_left(
         await seat.until(lambda: "news" in seat.text(TerminalText), "live again")
         await seat.press("comma", "enter")
         await seat.until(lambda: seat.transcript.cursor == 2, "at the step")
+
+
+async def test_a_search_in_a_log_opens_its_line(
+    builder: HomeBuilder, sit: Sit, tmp_path: Path
+) -> None:
+    folder = _home(builder, tmp_path / "host")
+    with (folder / "log.0000000000000050").open("ab") as file:
+        file.write(b"".join(b"line %d of many\r\n" % number for number in range(300)))
+    async with sit(builder.home) as seat:
+        await seat.press("slash", "ctrl+t", "ctrl+t", "ctrl+t")
+        await seat.write("line 150 of")
+        await seat.press("enter")
+        found = seat.app.watching.trajectory.searching
+        await seat.until(lambda: found.found and found.found.hits, "found")
+        await seat.until(lambda: isinstance(seat.app.screen, Results), "listed")
+        await seat.press("enter")
+        text = seat.app.watching.terminals.text
+        await seat.until(lambda: "▎line 150 of many" in seat.text(TerminalText), "at its line")
+        assert text.has_focus
+        with (folder / "log.0000000000000050").open("ab") as file:
+            file.write(b"news\r\n")
+        await seat.until(lambda: text.line_count() == 304, "more was printed")
+        assert "▎line 150 of many" in seat.text(TerminalText)  # it stays in view
 
 
 def test_a_branch_shows_terminals_of_the_past_that_it_shares(

@@ -51,6 +51,16 @@ class GoTo(Message):
         self.rollout = rollout
 
 
+class GoToLine(Message):
+    """Show a line of what a terminal printed, and the step that did."""
+
+    def __init__(self, rollout: str, step: int, terminal: str, byte: int) -> None:
+        """step: 0 for none. byte: where in the terminal's log the line begins."""
+        super().__init__()
+        self.rollout, self.step = rollout, step
+        self.terminal, self.byte = terminal, byte
+
+
 class OpenEye(Message):
     """Show exactly what the model was given at a step."""
 

@@ -17,7 +17,7 @@ from houston_console.app.eye.eye import Eye
 from houston_console.app.files.area import Files
 from houston_console.app.keys import Area, bindings
 from houston_console.app.link import Link
-from houston_console.app.messages import GoTo, OpenEye
+from houston_console.app.messages import GoTo, GoToLine, OpenEye
 from houston_console.app.people.claiming import Claiming
 from houston_console.app.rollouts.selector import RolloutList, Selector
 from houston_console.app.screen import HoustonScreen
@@ -123,6 +123,8 @@ class WatchScreen(HoustonScreen):
         self.guidance.turn_to(source)
         self.trajectory.turn_to(source)
         self.since.turn_to(rollout)
+        self.files.turn_to(source)
+        self.terminals.turn_to(source)
         self.say()
         return source
 
@@ -144,9 +146,8 @@ class WatchScreen(HoustonScreen):
 
     async def _show_around(self, source: RolloutSource) -> None:
         """The areas around the trajectory of a rollout that was read."""
-        self.files.open(source)
         await self.files.refresh_content(self.trajectory.transcript.cursor)
-        await self.terminals.open(source)
+        await self.terminals.refresh_names()
         self.terminals.follow(self.trajectory.transcript.cursor)
         self.selector.take(self.state)
         self.link.look_at(*self.place)
@@ -207,11 +208,12 @@ class WatchScreen(HoustonScreen):
             self._go("trajectory")
             await self.trajectory.transcript.go_to(step, open=True)
 
-    def action_claim(self) -> None:
-        """Look after this rollout, or hand it over."""
+    def action_claim(self, back: bool = False) -> None:
+        """Look after this rollout, or hand it over; back: no longer, and nothing is asked."""
         need = self.state.need(self.state.selected)
         if need is not None:
-            self._claiming.toggle(self.state.selected, need.standing.holding, self.state)
+            do = self._claiming.take_back if back else self._claiming.toggle
+            do(self.state.selected, need.standing.holding, self.state)
 
     def action_branch(self) -> None:
         """Start siblings from the step at the cursor."""
@@ -359,6 +361,19 @@ class WatchScreen(HoustonScreen):
         await self.trajectory.transcript.go_to(message.step, open=True)
         self.trajectory.transcript.reveal_match(message.step)
         self._go("trajectory")
+
+    async def on_go_to_line(self, message: GoToLine) -> None:
+        """From a search to what a terminal printed."""
+        if message.rollout != self.state.selected:
+            await self.choose(message.rollout)
+        if message.step:
+            await self.trajectory.transcript.go_to(message.step)
+        self._go("terminals")
+        self.call_after_refresh(self.terminals.show_line, message.terminal, message.byte)
+
+    async def action_hit(self, by: int) -> None:
+        """The next place that a search has found, or the one before."""
+        await self.trajectory.searching.action_hit(by)
 
     async def on_open_eye(self, message: OpenEye) -> None:
         """What the model was given at a step, on a screen of its own."""

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, line, span
+from houston_console.app.drawing.lines import UNREAD, Line, line, span
 from houston_console.app.files import plans
 from houston_console.app.files.lines import file_line, made_line, read, search_line
 from houston_console.app.files.view import DiffText
@@ -88,6 +88,8 @@ class Files(Vertical):
         self._unread = 0
         """Files of the step whose diffs are not shown."""
         self._stale = False
+        self._known = False
+        """Whether anything of the rollout was read."""
         self._reading: asyncio.Task[None] | None = None
         self.listed, self.below = FileList(id="file-list"), DiffText(id="diffs")
 
@@ -100,10 +102,12 @@ class Files(Vertical):
         """Begin with files."""
         self._dress()
 
-    def open(self, source: RolloutSource) -> None:
-        """Show another rollout."""
-        self.source, self.step, self._path = source, 0, ""
-        self.listed.cursor = 0
+    def turn_to(self, source: RolloutSource) -> None:
+        """Show another rollout; nothing of it was read yet."""
+        self.source, self.step, self._path, self._known = source, 0, "", False
+        self.listed.take(())
+        self.below.take()
+        self._dress()
 
     def follow(self, step: int) -> None:
         """The trajectory's cursor is on another step; no key waits for what that reads."""
@@ -143,6 +147,7 @@ class Files(Vertical):
         else:
             rows = await source.read(file_history.files(rollout))
         if source is self.source and path == self._path:
+            self._known = True
             self.listed.take(rows)
             await self._refresh_below(source)
             self._dress()
@@ -180,7 +185,7 @@ class Files(Vertical):
             say(self, Failed(problem))
 
     def _dress(self) -> None:
-        empty = line(span(f" no {self.view} yet", "dim"))
+        empty = line(span(f" no {self.view} yet", "dim")) if self._known else UNREAD
         if empty != self.listed.empty:
             self.listed.empty = empty
             self.listed.refresh()

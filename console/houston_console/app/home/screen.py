@@ -269,12 +269,13 @@ class HomeScreen(HoustonScreen):
             return
         await self._compare(pair[0], pair[1])
 
-    def action_claim(self) -> None:
-        """Look after the rollout at the cursor, or no longer."""
+    def action_claim(self, back: bool = False) -> None:
+        """Look after the rollout at the cursor, or hand it over; back: no longer, unasked."""
         under = self.listed.under_cursor
         if under is not None:
             stands = under.need.standing
-            self._claiming.toggle(stands.rollout.id, stands.holding, self.state)
+            do = self._claiming.take_back if back else self._claiming.toggle
+            do(stands.rollout.id, stands.holding, self.state)
 
     def action_steer(self, action: str) -> None:
         """Pause, resume or cancel the rollout at the cursor; cancelling asks first."""

@@ -21,6 +21,8 @@ class Claiming:
 
     def __init__(self, link: Link, screen: HoustonScreen) -> None:
         self._link, self._screen = link, screen
+        self._taken = ""
+        """The rollout that was claimed here last: it may not have been read yet."""
 
     def toggle(self, rollout: str, holding: Holding | None, state: ConsoleState) -> None:
         """Claim what is free, release what is one's own, and ask before taking over.
@@ -42,6 +44,16 @@ class Claiming:
                 lambda yes: self._later(rollout, "", False, 0) if yes else None,
             )
 
+    def take_back(self, rollout: str, holding: Holding | None, state: ConsoleState) -> None:
+        """Release what is one's own, unasked: also what a key claimed that was meant as a letter.
+
+        holding: as this console has read it last.
+        """
+        if rollout == self._taken or (holding is not None and holding.holder == state.me):
+            self._release(rollout, "")
+        else:
+            self._screen.tell(f"You do not look after {rollout}: c claims it.", "warning")
+
     def _release(self, rollout: str, note: str) -> None:
         self._later(rollout, note.strip(), True, 0)
 
@@ -62,8 +74,10 @@ class Claiming:
         except HoustonError as problem:
             self._screen.told(problem)
             return
+        self._taken = "" if release else rollout
         if not release:
-            self._screen.tell(f"You look after {rollout}: everybody sees it.", "success")
+            words = f"You look after {rollout}: everybody sees it. C takes it back."
+            self._screen.tell(words, "success")
         else:
             words = " Your note waits for who comes next." if note else ""
             self._screen.tell(f"You look after {rollout} no longer.{words}", "success")

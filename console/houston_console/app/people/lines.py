@@ -64,7 +64,8 @@ def who(found: Standing, me: str, now: int) -> list[tuple[str, str]]:
         for look in others(found, me)
     ]
     if claim := held(found.holding, me, now):
-        said.append(("☞", claim))
+        mine = found.holding is not None and found.holding.holder == me
+        said.append(("☞", f"{claim}, C lets go" if mine else claim))
     if note := left_note(found.holding, me):
         said.append(("✉", f"{note.note_by}, {ago(note.note_at, now)}: {note.note}"))
     return said

@@ -13,7 +13,7 @@ from textual.timer import Timer
 
 from houston_console.app.drawing.lines import line, span
 from houston_console.app.keys import bindings
-from houston_console.app.messages import Failed, GoTo, Told, say
+from houston_console.app.messages import Failed, GoTo, GoToLine, Told, say
 from houston_console.app.search.finder import Finder
 from houston_console.app.search.found import Found
 from houston_console.app.search.prompt import SearchPrompt
@@ -222,7 +222,9 @@ class Searching(Vertical):
 
     def _went(self, hit: Hit | None) -> None:
         found = self.found
-        if hit is not None and found is not None:
+        if hit is not None and hit.byte >= 0:
+            say(self, GoToLine(hit.rollout, hit.step, hit.name, hit.byte))
+        elif hit is not None and found is not None:
             here = found.query.where == "rollout"  # a shared step is a step of the branch, too
             say(self, GoTo(hit.step, "" if here else hit.rollout))
 

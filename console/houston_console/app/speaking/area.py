@@ -1,6 +1,5 @@
 """What people say to the agent: the composer, the exact text it will read, and the queue below."""
 
-import getpass
 from collections.abc import Coroutine
 from typing import Any
 
@@ -70,7 +69,7 @@ class GuidanceArea(Vertical):
         """Speak to another rollout from now on; what was said to it is not read yet."""
         self.source = source
         self.composer.open(source.rollout)
-        self.queue.take([])
+        self.queue.unread()
         self.dress()
 
     def stand(self, rollout: Rollout | None) -> None:
@@ -82,7 +81,7 @@ class GuidanceArea(Vertical):
         source = self.source
         if source is not None:
             stored = await source.read(guidance.of_rollout(source.rollout))
-            author = self._link.claimed or getpass.getuser()
+            author = myself(self._link.claimed).name
             unsent = self._outbox.entries(source.rollout, author)
             if source is self.source:
                 self.queue.take(queue(stored, unsent))

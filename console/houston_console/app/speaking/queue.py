@@ -5,13 +5,16 @@ from typing import Any, Literal
 from textual.message import Message
 
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, line, span
+from houston_console.app.drawing.lines import UNREAD, Line, line, span
 from houston_console.app.keys import bindings
 from houston_console.app.messages import say
 from houston_console.app.speaking.entries import Entry
 from houston_console.app.speaking.lines import entry_line
 
 What = Literal["withdraw", "edit", "go", "earlier", "later"]
+
+
+NOTHING = line(span(" nothing was said to this agent yet", "dim"))
 
 
 class Queue(LineView):
@@ -33,7 +36,7 @@ class Queue(LineView):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.entries: list[Entry] = []
-        self.empty = line(span(" nothing was said to this agent yet", "dim"))
+        self.empty = UNREAD
 
     def line_count(self) -> int:
         """One line each."""
@@ -57,8 +60,17 @@ class Queue(LineView):
         """Messages that the agent has yet to hear."""
         return sum(one.state in ("queued", "unsent") for one in self.entries)
 
+    def unread(self) -> None:
+        """Nobody knows yet what was said to this agent."""
+        self.empty = UNREAD
+        self.entries, self.cursor = [], 0
+        self.show()
+
     def take(self, entries: list[Entry]) -> None:
         """Show these messages; the cursor stays on its message."""
+        if self.empty != NOTHING:
+            self.empty = NOTHING
+            self.refresh()
         under = self.under_cursor
         if entries == self.entries:
             return

@@ -16,7 +16,7 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Vertical
 
 from houston_console.app.drawing.frame import subtitle, title
-from houston_console.app.drawing.lines import line
+from houston_console.app.drawing.lines import UNREAD, line, span
 from houston_console.app.keys import bindings
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.source import RolloutSource
@@ -64,6 +64,8 @@ class Terminals(Vertical):
         """The step at the trajectory's cursor."""
         self._replay: Printed | None = None
         """The step whose output is shown; None for live."""
+        self._aim = -1
+        """The byte of the log to go to as soon as it was read; −1 for none."""
         self._fetched, self._fetching = Fetched(), False
 
     def compose(self) -> ComposeResult:
@@ -80,13 +82,12 @@ class Terminals(Vertical):
         """What was fetched goes."""
         self._fetched.close()
 
-    async def open(self, source: RolloutSource) -> None:
-        """Show another rollout."""
+    def turn_to(self, source: RolloutSource) -> None:
+        """Show another rollout; nothing of it was read yet."""
         self.source, self._spec = source, None
         self.names, self.chosen, self._shown, self._replay = [], 0, NOTHING, None
         self.text.live(NOTHING)
         self._dress()
-        await self.refresh_names()
 
     async def refresh_names(self) -> None:
         """Terminals that steps used, and those that have a log here already."""
@@ -98,7 +99,9 @@ class Terminals(Vertical):
         names = sorted({*known.names, *((LOCAL, name) for name in here)})
         if source is not self.source:
             return
-        self._spec = known.spec
+        first, self._spec = self._spec is None, known.spec
+        if first and not names:
+            self._dress()
         if names != self.names:
             chosen = self.names[self.chosen] if self.names else None
             self.names = names
@@ -143,6 +146,9 @@ class Terminals(Vertical):
         self._shown = found
         if self._replay is None:
             self.text.live(found)
+            if self._aim >= 0 and found.log is not None:
+                self.text.at_byte(self._aim)
+                self._aim = -1
         self._dress()
 
     def _dress(self) -> None:
@@ -155,9 +161,17 @@ class Terminals(Vertical):
             shown.pop(0 if self.chosen > len(self.names) // 2 else -1)
         title(self, "  ".join(["3 Terminals", *shown]))
         subtitle(self, line(self._standing() if self.names else ""))
-        empty = "no output" if self.names else "no terminal was used yet"
         if self._replay is None:
-            self.text.empty = line(f" {empty}")
+            self._dress_empty()
+
+    def _dress_empty(self) -> None:
+        words = " no output" if self.names else " no terminal was used yet"
+        empty = (
+            line(span(words, "dim")) if self._spec is not None or self.source is None else UNREAD
+        )
+        if empty != self.text.empty:
+            self.text.empty = empty
+            self.text.refresh()
 
     def _standing(self) -> str:
         host, log = self.names[self.chosen][0], self._shown.log
@@ -178,6 +192,16 @@ class Terminals(Vertical):
             if self._replay is not None:
                 await self._go_to(self._step)
             self._dress()
+
+    async def show_line(self, name: str, byte: int) -> None:
+        """A line of one terminal of this machine, with what was printed before and after it."""
+        if (LOCAL, name) not in self.names:
+            say(self, Told(f"The log of {name} is gone."))
+            return
+        self.chosen, self._replay, self._shown = self.names.index((LOCAL, name)), None, NOTHING
+        self.text.live(NOTHING)
+        self._aim = byte
+        await self.look()
 
     # --- as a step left it -------------------------------------------------------------------
 

@@ -27,7 +27,9 @@ class TerminalText(LineView):
         self._index: Index | None = None
         self._screen: tuple[Line, ...] = ()
         self._marked = range(0)
-        """Lines that the step printed."""
+        """Lines that the step printed, or the one that was gone to."""
+        self._held = False
+        """Whether a line was gone to: it stays in view while more is printed."""
 
     def line_count(self) -> int:
         """All lines of the log, or of what tmux shows."""
@@ -52,8 +54,11 @@ class TerminalText(LineView):
 
     def live(self, shown: Shown) -> None:
         """As it stands; at its end where it was there before."""
-        at_end = bool(self._marked) or round(self.scroll_y) >= round(self.max_scroll_y)
-        self._marked = range(0)
+        there = round(self.scroll_y) >= round(self.max_scroll_y)
+        held = self._held and shown.origin == "log" and not there
+        at_end = not held and (bool(self._marked) or there)
+        if not held:
+            self._marked, self._held = range(0), False
         self._index = shown.log if shown.origin == "log" else None
         self._screen = shown.screen
         if shown.reason:
@@ -64,11 +69,20 @@ class TerminalText(LineView):
 
     def at_step(self, index: Index, start: int) -> None:
         """As a step left it; start: the first byte that the step printed."""
-        self._index, self._screen = index, ()
+        self._index, self._screen, self._held = index, (), False
         self._marked = range(index.line_of(start), index.lines)
         self.show()
         height = max(1, self.size.height)
         self.jump(max(0, min(self._marked.start - 2, index.lines - height)))
+
+    def at_byte(self, byte: int) -> None:
+        """Go to the line of the log, as it is shown now, that holds a byte."""
+        if self._index is None:
+            return
+        number = self._index.line_of(byte)
+        self._marked, self._held = range(number, number + 1), True
+        self.show()
+        self.jump(number - self.size.height // 3)
 
     def nothing(self, why: str) -> None:
         """There is nothing to show, and this is why."""
