@@ -1,6 +1,9 @@
 """Rollouts by the real SmolLM2 through the embedded server, guided from another process."""
 
+import json
 from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +93,23 @@ def test_prompts_rebuilt_from_the_ledger_extend_each_other(
 ) -> None:
     for rollout in rollouts:
         Ledger(station.home, rollout).check()
+
+
+def test_an_export_trains_what_the_model_sampled_and_nothing_else(
+    station: Station, rollouts: list[str], tmp_path: Path
+) -> None:
+    station.run("export", *rollouts, "--format", "trl", "--out", str(tmp_path / "out"))
+    trained: dict[str, list[list[int]]] = {one: [] for one in rollouts}
+    for row in map(json.loads, (tmp_path / "out" / "data.jsonl").read_text().splitlines()):
+        labels = zip(row["input_ids"], row["labels"], strict=True)
+        for masked, group in groupby(labels, key=lambda pair: pair[1] == -100):
+            if not masked:
+                trained[row["rollout"]].append([one for one, _ in group])
+    for rollout in rollouts:
+        ledger = Ledger(station.home, rollout)
+        samples = [ledger.samples[seq] for seq in ledger.policy()]
+        whole = [one for one in samples if one.finish_reason == "stop" and not one.malformed]
+        assert trained[rollout] == [list(one.token_ids or ()) for one in whole]
 
 
 def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None:
