@@ -221,7 +221,8 @@ class TokenEngine:
         if request.grammar is not None:
             body["structured_outputs"] = {"json": request.grammar}
         if request.cache_salt:
-            body["cache_salt"] = request.cache_salt
+            # A policy's name has an `@`, which vLLM takes no salt with.
+            body["cache_salt"] = hashlib.sha256(request.cache_salt.encode()).hexdigest()[:32]
         return body
 
     def _kind(self, request: SampleRequest) -> LogprobKind:
