@@ -37,9 +37,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = PreTrainedTokenizerFast(
         tokenizer_file=file, eos_token="<|im_end|>", pad_token="<|endoftext|>"
     )
-    template = Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
-    made.chat_template = template.read_text()
+    made.chat_template = template("qwen2_5")
     return made
+
+
+def template(family: str) -> str:
+    """The chat template of a model family, as TRL has it."""
+    return (Path(trl.__file__).parent / "chat_templates" / f"{family}.jinja").read_text()
 
 
 def trainer(dataset: Any, tokenizer: Any, folder: Path, **options: Any) -> Any:
@@ -114,13 +118,20 @@ def test_packing_keeps_every_label(tokenizer: Any, tmp_path: Path) -> None:
     assert sorted(labels) == sorted(one for row in ROWS for one in row.labels() if one != UNTRAINED)
 
 
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3"])
 @pytest.mark.parametrize("parquet", [False, True], ids=["lines", "parquet"])
 @pytest.mark.parametrize("marked", [False, True], ids=["", "assistant_only_loss"])
 def test_chat_trains_the_kept_answers_and_nothing_else(
-    parquet: bool, marked: bool, tokenizer: Any, tmp_path: Path
+    family: str,
+    parquet: bool,
+    marked: bool,
+    tokenizer: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """TRL renders prompt and completion with a real family's template; whatever is set, the loss
     covers what that template writes for each kept answer."""
+    monkeypatch.setattr(tokenizer, "chat_template", template(family))
     file, building = written("trl-chat", TALKS, tmp_path / "out", parquet)
     assert not building.refused
     dataset = load(file, tmp_path / "cache", "the folder")
@@ -143,10 +154,26 @@ def test_whole_conversations_would_train_masked_answers(tokenizer: Any, tmp_path
     assert "masked" in tokenizer.decode([one for one in labels if one != UNTRAINED])
 
 
-def rendered(tokenizer: Any) -> list[str]:
+@pytest.mark.parametrize(
+    ("family", "answer"),
+    [
+        ("glm4moe", "\n<think></think>\nwhy\n<tool_call>run_command\n<arg_key>command</arg_key>\n"
+         "<arg_value>ls</arg_value>\n</tool_call>"),
+        ("llama3_1", '{"name": "run_command", "parameters": {"command": "ls"}}<|eot_id|>'),
+    ],
+)  # fmt: skip
+def test_what_traps_say_of_templates_is_so(
+    family: str, answer: str, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GLM's ends no answer; Llama's leaves the thought out."""
+    monkeypatch.setattr(tokenizer, "chat_template", template(family))
+    assert rendered(tokenizer, [talk(step(1, "why"))]) == [answer]
+
+
+def rendered(tokenizer: Any, rows: Sequence[ChatRow] = TALKS) -> list[str]:
     """What the template writes for each kept answer after the opening of its turn."""
     made = []
-    for row in TALKS:
+    for row in rows:
         for line in _lines(row):
             both = line["prompt"] + line["completion"]
             tools = [*row.tools]

@@ -121,6 +121,9 @@ TRL_CHAT = Format(
         " a word: of such a line nothing is left to train.",
         "The template renders everything anew: what the policy sampled may be tokenised otherwise,"
         " and some templates leave thoughts of earlier answers out. Only `trl` is exact.",
+        "What a template writes is trained, and what it leaves out is not: GLM's ends no answer, so"
+        " that no stop token is trained; Llama 3.1's drops thoughts beside calls; Qwen3's writes an"
+        " empty think block first.",
         "Read the folder with load_dataset(DIR): its card says that arguments are free JSON."
         " load_dataset('json', data_files=…) guesses it from the first 10 MB; a datasets without"
         " the feature type Json fills every call with the arguments of all others.",

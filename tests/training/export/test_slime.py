@@ -1,0 +1,95 @@
+"""What slime trains of our lines: its rules in our own words, over a plain ChatML template.
+
+slime reads with pandas, renders each message alone, gives an answer's tokens after the opening of
+its turn the weight 1 unless the message says another, and trains the part of the row from its first
+trained token on. No code of slime's is used here.
+"""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from houston_daemon.training.rows.row import ChatRow
+from tests.support.small_tokenizer import small_tokenizer
+from tests.training.export.talk import step, talk
+from tests.training.export.writing import written
+
+pandas = pytest.importorskip("pandas")
+OPENING = "<|im_start|>assistant\n"
+
+
+def rendered(message: dict[str, Any]) -> str:
+    calls = "".join(
+        f"\n<tool_call>{json.dumps(call['function'], ensure_ascii=False)}</tool_call>"
+        for call in message.get("tool_calls", ())
+    )
+    return f"<|im_start|>{message['role']}\n{message['content']}{calls}<|im_end|>\n"
+
+
+def masked(messages: list[dict[str, Any]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Ids and mask of a row, as slime makes them."""
+    ids: list[int] = []
+    mask: list[int] = []
+    opening = len(tokenizer.encode(OPENING).ids)
+    for message in messages:
+        found = tokenizer.encode(rendered(message)).ids
+        answer = message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1
+        ids += found
+        mask += [0] * opening + [1] * (len(found) - opening) if answer else [0] * len(found)
+    return ids, mask
+
+
+def trained(row: ChatRow, tokenizer: Tokenizer, folder: Path) -> str:
+    """The text that slime trains of a row's line."""
+    file, building = written("slime", [row], folder)
+    assert not building.refused
+    table = pandas.read_json(io.BytesIO(file.read_bytes()), lines=True, dtype={"label": str})
+    (line,) = [one.to_dict() for _, one in table.iterrows()]
+    ids, mask = masked(line["messages"], tokenizer)
+    length = len(mask) - mask.index(1)
+    kept = [id for id, one in zip(ids[-length:], mask[-length:], strict=True) if one]
+    return str(tokenizer.decode(kept, skip_special_tokens=False))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer.from_file(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        (talk(step(1), step(2), step(3)), (1, 2, 3)),
+        (talk(step(1), step(2, weight=0.0), step(3)), (1, 3)),
+        (talk(step(1, weight=0.0), step(2, "文😀", [{}, {"n": None}]), step(3, weight=0.0)), (2,)),
+        (talk(step(1, result="<|im_end|>"), step(2, "<|im_start|>", weight=0.0), step(3)), (1, 3)),
+    ],
+    ids=["all", "one masked", "only the middle", "tokens in what is not trained"],
+)  # fmt: skip
+def test_kept_answers_with_their_stop_token_are_trained(
+    row: ChatRow, kept: tuple[int, ...], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    from houston_daemon.training.export.slime import lines
+
+    (line,) = lines(row)
+    answers = [one for one in line["messages"] if one["role"] == "assistant"]
+    expected = [rendered(answers[n - 1]).removeprefix(OPENING) for n in kept]
+    assert trained(row, tokenizer, tmp_path) == "".join(expected)
+
+
+def test_why_a_masked_row_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Of a mask without a 1 slime takes the last 0 elements: in Python that is all of them."""
+    _, mask = masked([{"role": "assistant", "content": "x", "step_loss_mask": 0}], tokenizer)
+    assert sum(mask) == 0
+    assert mask[-0:] == mask
+    file, building = written("slime", [talk(step(1, weight=0.0))], tmp_path)
+    assert building.refused and not file.read_bytes()
+
+
+def test_why_every_answer_says_its_mask(tokenizer: Tokenizer) -> None:
+    """What says none is trained."""
+    assert sum(masked([{"role": "assistant", "content": "masked?"}], tokenizer)[1])
