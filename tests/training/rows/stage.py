@@ -185,7 +185,7 @@ class Acting:
             logprobs=None if ending == "lost" else tuple(-(n + 1) / 1000 for n in range(len(ids))),
             logprob_kind="none" if ending == "lost" else "policy",
             prompt_ids=request.prompt_ids,
-            parameters={},
+            parameters={"stop_token_ids": list(request.stop_token_ids)},
         )
 
     def _letters(self, pieces: Sequence[Piece]) -> list[Piece]:

@@ -63,6 +63,9 @@ def test_a_shared_step_is_trained_once(
     assert len(seqs) == len(set(seqs)), "summaries too"
     ids = [row.id for mine in rows for row in mine]
     assert len(ids) == len(set(ids))
+    assert all(row.trained for mine in rows for row in mine), "no row of others' steps alone"
+    chats = [stage.chats(one, beside=beside) for one in played]
+    assert [row.id for mine in chats for row in mine] == ids
 
 
 def test_what_a_parent_trains_stands_in_the_branch_with_a_reason(stage: Stage, tree: Tree) -> None:

@@ -89,6 +89,20 @@ def test_a_realigned_prompt_begins_another_row(home: WrittenHome) -> None:
     assert [told(row) for row in paper] == [told(first), told(second)], "it is no fork"
 
 
+def test_a_prompt_that_goes_on_from_an_older_one_begins_another_row(home: WrittenHome) -> None:
+    """Step 3 follows step 1, as after a step that was taken back."""
+    one = said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    said(home, 2, one, 5, [4], [20])
+    said(home, 3, one, 5, [5], [30], "realigned")
+    first, second = rows(home)
+    assert told(first)[1:] == ([1, 2, 3, 10, 11, 4, 20], [(3, 5, 1.0, ""), (6, 7, 1.0, "")])
+    assert told(second) == (
+        "r/0.1",
+        [1, 2, 3, 10, 11, 5, 30],
+        [(3, 5, 0.0, "trained in row r/0.0"), (6, 7, 1.0, "")],
+    )
+
+
 def test_an_answer_without_ids_breaks_no_row(home: WrittenHome) -> None:
     one = said(home, 1, None, 0, [1, 2, 3], None, "forked")
     said(home, 2, one, 3, [7, 7, 7], [20], "realigned")
@@ -107,6 +121,15 @@ def test_log_probabilities_and_grammars_stay_with_their_span(home: WrittenHome) 
         (False, "policy"),
     ]
     assert {k: list(v) for k, v in row.logprobs.items()} == {0: [-10.0, -11.0], 1: [-20.0]}
+
+
+@pytest.mark.parametrize(("last", "weight"), [(7, 1.0), (8, 1.0), (11, 0.0)])
+def test_an_answer_that_ends_without_its_stop_token_is_not_trained(
+    home: WrittenHome, last: int, weight: float
+) -> None:
+    said(home, 1, None, 0, [1], [10, last], "forked", parameters={"stop_token_ids": [7, 8]})
+    (row,) = rows(home)
+    assert [span.weight for span in row.spans] == [weight]
 
 
 def fork(home: WrittenHome, step: int, kept_from: int) -> None:

@@ -33,8 +33,9 @@ def test_rendered_rows_are_the_ledgers_where_nothing_drifted(
     mine = Family("hermes", family["chatml"].tokenizer) if name == "hermes" else family[name]
     played = stage.play(mine, TURNS, context=context)
     stage.judge(played.id, 4, "mask", "judge")
+    copy = copied(mine.tokenizer, tmp_path)
     exact = stage.rows(played)
-    anew = stage.rows(played, RowOptions(tokenizer=copied(mine.tokenizer, tmp_path)))
+    anew = stage.rows(played, RowOptions(tokenizer=copy))
     assert {row.source for row in exact} == {"ledger"}
     assert {row.source for row in anew} == {"rendered"}
     assert len(exact) == len(anew) > (4 if context == SHORT else 0)
@@ -42,6 +43,14 @@ def test_rendered_rows_are_the_ledgers_where_nothing_drifted(
         same(one, other)
         assert not other.logprobs, "nobody sampled a rendered token"
         assert {span.logprob_kind for span in other.spans} == {"none"}
+    paper = stage.rows(played, RowOptions(overlap="paper"))
+    for one, other in zip(
+        paper, stage.rows(played, RowOptions(overlap="paper", tokenizer=copy)), strict=True
+    ):
+        same(one, other)
+    chats = stage.chats(played, RowOptions(overlap="paper"))
+    trained = [[s.step for s in row.spans if s.weight] for row in paper]
+    assert [[one.step for one in row.messages if one.weight] for row in chats] == trained
 
 
 def test_the_same_tokenizer_by_another_path_is_no_reason_to_render(

@@ -42,6 +42,7 @@ STRICT = RowOptions(unjudged="mask")
 WHOLE = RowOptions(cut="keep")
 CUT = Answer("length", "")
 EMPTY = Answer("stop", "", empty=True)
+UNSTOPPED = Answer("stop", "", stopped=False)
 NO_CALL = Answer("stop", "it has no call")
 STOPPED = Answer("interrupted", "interrupted by a person")
 
@@ -59,6 +60,8 @@ CASES = [
     Case("cut, and a person keeps it", step("human"), CUT, 1),
     Case("cut, where cuts are trained", step(), CUT, 1, options=WHOLE),
     Case("cut and masked: the verdict is the reason", step("rule", "mask"), CUT, 0, "mask: rule"),
+    Case("the engine left the stop token out", step(), UNSTOPPED, 0, "ended without a stop token"),
+    Case("the same, where cuts are trained", step(), UNSTOPPED, 1, options=WHOLE),
     Case("interrupted", step(), STOPPED, 0, "interrupted"),
     Case("interrupted, kept by a person", step("human"), STOPPED, 0, "interrupted"),
     Case("interrupted, without masking", step(), STOPPED, 0, "interrupted", PAPER),

@@ -16,6 +16,7 @@ INTERRUPTED = "interrupted"
 """How a sample ends that a person cut."""
 _WHY_INTERRUPTED = "interrupted by a person: what was sampled is no action"
 _WHY_CUT = "cut at its limit of tokens: it has no stop token"
+_WHY_UNSTOPPED = "ended without a stop token of its dialect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,15 @@ class Answer(NamedTuple):
     malformed: str
     empty: bool = False
     """Whether nothing is left of it that a model wrote."""
+    stopped: bool = True
+    """Whether it ends with a stop token of its dialect, where that can be told."""
+
+    @property
+    def unended(self) -> str:
+        """Why it has no stop token to train; empty where it has one."""
+        if self.finish_reason == "length":
+            return _WHY_CUT
+        return "" if self.stopped else _WHY_UNSTOPPED
 
 
 class Weight(NamedTuple):
@@ -133,8 +143,8 @@ def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
         return Weight(1.0, "", "")
     if given and given.verdict == "mask":
         return Weight(0.0, f"mask: {given.source} {given.reason}".rstrip(), by)
-    if answer.finish_reason == "length" and options.cut == "mask" and by != "human":
-        return Weight(0.0, _WHY_CUT, "")
+    if answer.unended and options.cut == "mask" and by != "human":
+        return Weight(0.0, answer.unended, "")
     if given:
         return Weight(1.0, "", by)
     if answer.malformed:
@@ -146,8 +156,8 @@ def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
 
 def weigh_summary(answer: Answer, options: RowOptions) -> Weight:
     """What a summary weighs that the model wrote and the rollout used."""
-    if answer.finish_reason == "length" and options.cut == "mask" and options.masking:
-        return Weight(0.0, _WHY_CUT, "")
+    if answer.unended and options.cut == "mask" and options.masking:
+        return Weight(0.0, answer.unended, "")
     return Weight(1.0, "", "")
 
 

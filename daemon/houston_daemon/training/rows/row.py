@@ -217,7 +217,8 @@ class RowOptions:
     summaries: bool = True
     """Whether summaries that the model wrote make rows of their own."""
     cut: Literal["mask", "keep"] = "mask"
-    """What an answer weighs that was cut at its limit of tokens: it has no stop token."""
+    """What an answer weighs that has no stop token: cut at its limit of tokens, or ended by the
+    engine without one."""
     dialect: str = ""
     """Renders rollouts without token ids; empty: the dialect of the rollout's head."""
     tokenizer: str = ""

@@ -49,7 +49,14 @@ class Body(msgspec.Struct, frozen=True):
     @property
     def answer(self) -> Answer:
         """What of it decides its weight."""
-        return Answer(self.finish_reason, self.malformed)
+        return Answer(self.finish_reason, self.malformed, stopped=self._stopped)
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether the last id is one of those that were to end it; true where none is known."""
+        raw = self.parameters.get("stop_token_ids")
+        stops = msgspec.msgpack.decode(raw, type=list[int]) if raw else []
+        return not stops or not self.token_ids or self.token_ids[-1] in stops
 
     def sampled(self, seq: int, step: int, attempt: int, role: SampleRole) -> Sampled:
         """What was sampled, for a row; nothing where the engine lost its ids."""
