@@ -2,8 +2,9 @@
 
 The same rows in the same run: `raw` writes the very lines that the format made, with msgspec as
 JSON or with pyarrow as parquet, and does nothing else; what lies between is making lines, looking
-for secrets, validating, counting and syncing. Rows are made beforehand: what building them out of a
-journal costs is `bench/rows.py`'s.
+for secrets, validating, counting and hashing. Rows are made beforehand: what building them out of a
+journal costs is `bench/rows.py`'s. Seconds are those of the processor, so that a crowded machine
+does not count.
 
     python bench/export.py [--rows 40] [--tokens 16000] [--steps 60] [--repeat 3]
 """
@@ -86,12 +87,12 @@ def chat_row(row: Row, tokenizer: Tokenizer) -> ChatRow:
 
 
 def seconds(act: Callable[[], object], repeat: int) -> float:
-    """Median duration."""
+    """Median processor time."""
     times = []
     for _ in range(repeat):
-        start = time.perf_counter()
+        start = time.process_time()
         act()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return statistics.median(times)
 
 
