@@ -24,7 +24,8 @@ class Served:
     def __init__(self, kind: str, process: EngineProcess, model: Path) -> None:
         self.kind = kind
         self.process = process
-        self.tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+        self.tokenizer_file = model / "tokenizer.json"
+        self.tokenizer = Tokenizer.from_file(str(self.tokenizer_file))
 
     def start(self) -> None:
         self.process.start()

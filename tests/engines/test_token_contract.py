@@ -13,8 +13,16 @@ import pytest
 from houston_daemon.engines.http import Retry
 from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token import TokenEngine
+from houston_daemon.supervision.judge import desk as desks
+from houston_daemon.supervision.judge import judging, template
+from houston_daemon.supervision.judge.asking import Asking
+from houston_daemon.supervision.judge.cache import Cache
+from houston_daemon.supervision.judge.cost import Cost
+from houston_shared.config_judge import Judge
+from houston_shared.home import Home
 from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served
+from tests.support.judged import step, trace
 
 END = 2
 SCHEMA = {
@@ -266,3 +274,28 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
 
 def policies(folder: Path) -> dict[str, str]:
     return {f"policy@{n}": str(make_adapter(folder / str(n), n)) for n in (2, 3)}
+
+
+async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:
+    """The whole path but the recorder: windows that fit, ids, the schema, the answer, the cache."""
+    made = trace([step(1, "a line")])
+    short = template.read(
+        "=== system ===\nSay of each step keep or mask.\n=== window ===\n{{task}}\n{{scores}}\n"
+        "{{guidance}}\n{{key}}\n{{steps}}\n{{judged}}\n=== again ===\n{{problem}} {{judged}}\n",
+        "short",
+    )
+    settings = {"kind": "token", "url": served.process.url, "tokenizer": str(served.tokenizer_file)}
+    engine = TokenEngine(served.kind, served.process.url)
+    await engine.ready()
+    desk = desks.made(served.kind, engine, settings)
+    assert desk.window == engine.window == 8192 and desk.model
+    cost = Cost()
+    asking = Asking(desk, short, Judge(), Cache(Home(tmp_path)), cost)
+    windows = judging.windows(made, short, desk)
+    first = [await asking.decide(window) for window in windows]
+    assert [list(one.steps) for one in first] == [[1]]
+    assert cost.requests >= 1 and cost.sampled_tokens > 10 and not cost.about
+    again = [await asking.decide(window) for window in windows]
+    assert [one.steps for one in again] == [one.steps for one in first]
+    assert all(one.cached for one in again)
+    await engine.close()

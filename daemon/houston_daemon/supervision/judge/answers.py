@@ -12,12 +12,15 @@ from houston_shared.real_user import disarm
 from houston_shared.safe_text import safe_line
 from houston_shared.secret_values import redact
 
-REASON = 160
+REASON = 120
 """Characters of a reason that a schema allows."""
 LONGEST = 400
 """Characters of a reason that is kept, where no schema bound it."""
 STEP_TOKENS, FRAME_TOKENS = 96, 32
-"""Tokens that the answer for one step may take, and the braces around all."""
+"""Tokens that are kept free for the answer on one step, and for the braces around all. Small models
+may need more (SmolLM2 wrote reasons of two characters a token): they get what room there is."""
+MOST = 2
+"""Times that many tokens an answer may take where there is room."""
 TOOL = "judge_steps"
 TRIES = 64
 """Braces of a text that may turn out to begin no object: each costs the reading of what follows."""

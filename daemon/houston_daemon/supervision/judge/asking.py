@@ -159,7 +159,7 @@ class Asking:
                 Message(role="user", content=message),
             ),
             tools=(answers.tool(window.judged),) if ids is None else (),
-            max_tokens=min(window.answer_tokens + extra, room),
+            max_tokens=min(answers.MOST * window.answer_tokens + extra, room),
             stop_token_ids=tuple(one for one in found if one is not None),
             grammar=answers.schema(window.judged) if ids is not None else None,
             temperature=self._settings.temperature,

@@ -53,6 +53,8 @@ class Shown(NamedTuple):
     text: str
     whole: bool
     """Whether nothing of it was left out."""
+    tokens: int
+    """Of the text, as counted: a long rollout is counted once."""
 
 
 def harmless(text: str) -> str:
@@ -83,14 +85,16 @@ def shown(step: StepRecord, tokens: Counting, limit: int) -> Shown:
     seen = harmless(observation.text(step.results, tail, ())) or NOTHING
     said = heard(step.guidance, tokens, limit // 3)
     text = _joined(thought, calls, seen, said)
-    if tokens.count(text) <= limit:
-        return Shown(step.step, text, True)
+    size = tokens.count(text)
+    if size <= limit:
+        return Shown(step.step, text, True, size)
     room = max(3, limit - tokens.count(_joined("", "", "", said)))
     thought = tokens.cut(thought, max(1, int(room * THOUGHT)), "the thought")
     calls = tokens.cut(calls, max(1, int(room * CALLS)), "the action")
     left = room - tokens.count(thought) - tokens.count(calls)
     seen = tokens.cut(seen, max(1, left), "the observation")
-    return Shown(step.step, _joined(thought, calls, seen, said), False)
+    text = _joined(thought, calls, seen, said)
+    return Shown(step.step, text, False, tokens.count(text))
 
 
 def framed(steps: Sequence[Shown], context: Callable[[int], bool], key: str) -> str:

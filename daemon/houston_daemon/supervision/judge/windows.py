@@ -58,6 +58,10 @@ class Planner:
         self._tokens = tokens
         self._around = Surroundings(trace, tokens, size)
         self._context = int(size * CONTEXT)
+        self._shorter: dict[int, Shown] = {}
+        """Steps as context, which several windows show."""
+        self._frame = tokens.count(framed([Shown(99_999, "", True, 0)], _context, "0" * 8))
+        self._system = tokens.count(template.system)
         self._room = size - self._fixed() - (BEFORE + AFTER) * self._context - SPARE
         if self._room < 2 * answers.tokens(1):
             raise ConfigurationError(
@@ -87,7 +91,7 @@ class Planner:
     def _shown(self, record: StepRecord) -> tuple[Shown, int]:
         limit = int(self._room * LARGEST) - answers.STEP_TOKENS - answers.FRAME_TOKENS
         one = shown(record, self._tokens, limit)
-        return one, self._tokens.count(framed([one], _context, "0" * 8)) + answers.STEP_TOKENS
+        return one, one.tokens + self._frame + answers.STEP_TOKENS
 
     def _window(self, taken: Sequence[Shown]) -> Window:
         judged = tuple(one.step for one in taken)
@@ -101,7 +105,8 @@ class Planner:
         gaps |= {"key": key, "judged": asked}
         gaps["steps"] = framed(all_shown, lambda step: step not in judged, key)
         message = self._template.message(gaps)
-        size = self._tokens.count(message) + self._tokens.count(self._template.system) + SPARE
+        size = self._tokens.count(self._template.message({**gaps, "steps": ""})) + SPARE
+        size += self._system + sum(one.tokens + self._frame for one in all_shown)
         cut = sum(not one.whole for one in taken)
         return Window(self._trace.rollout, judged, self._template.system, message, size, cut)
 
@@ -112,7 +117,10 @@ class Planner:
         return self._short(before), self._short([one for one in after if one is not None])
 
     def _short(self, steps: Sequence[StepRecord]) -> list[Shown]:
-        return [shown(one, self._tokens, self._context) for one in steps]
+        for one in steps:
+            if one.step not in self._shorter:
+                self._shorter[one.step] = shown(one, self._tokens, self._context)
+        return [self._shorter[one.step] for one in steps]
 
     def _fixed(self) -> int:
         """Tokens of a window without any step of its own: the largest that it may be."""
