@@ -127,6 +127,7 @@ async def test_guided_answers_are_always_valid(engine: TokenEngine, served: Serv
         assert answer["call"]["name"] in ("sleep", "open_file")
         assert 0 <= answer["call"]["seconds"] <= 60
         assert got.finish_reason == "stop"
+        assert got.token_ids[-1] == END, "rows train no answer that has no stop token"
 
 
 async def test_log_probabilities_say_what_they_are_of(engine: TokenEngine, served: Served) -> None:
