@@ -23,6 +23,7 @@ from houston_console.app.home.screen import HomeScreen
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.messages import Failed, Told
+from houston_console.app.policies.screen import PoliciesScreen
 from houston_console.app.pump import COALESCE_SECONDS, LOW_SECONDS, Pump
 from houston_console.app.rollouts.needs import Board, Needs
 from houston_console.app.rollouts.plans import overview
@@ -167,6 +168,14 @@ class HoustonConsole(App[None]):
         """Two rollouts side by side."""
         home = str(self.loaded.home.path)
         await self.push_screen(CompareScreen(self.state, self.aside, home, first, second))
+
+    async def action_policies(self) -> None:
+        """What was trained, and what new rollouts sample with."""
+        if isinstance(self.screen, PoliciesScreen):
+            return
+        engine, home = self.loaded.config.default_engine, str(self.loaded.home.path)
+        screen = PoliciesScreen(self.state, self.aside, self.link, home, engine)
+        await self.push_screen(screen)
 
     def _announced(self, notice: Notice) -> None:
         self.state.announced = max(self.state.announced, notice.seq)

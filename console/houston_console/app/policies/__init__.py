@@ -1,0 +1,1 @@
+"""Policies and training runs: what was trained, how far it is, what new rollouts sample with."""
