@@ -30,6 +30,9 @@ def start(
     environment = {
         **os.environ,
         **visible,
+        # Threads that wait for each other sleep: beside an engine on the same processors those that
+        # turn instead cost a small model seconds a step, where it takes milliseconds.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "HOUSTON_HOME": str(home.path),
         MARK: str(folder),
     }

@@ -1,0 +1,112 @@
+"""Training runs as children of the daemon: looked after, started again, ended with it, cancelled.
+
+The real trainer on a model of two layers, so that what takes time is starting its processes.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.station import Station, alive, told
+from tests.training.sft import tiny
+
+pytestmark = [pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    made = Station(tmp_path_factory.mktemp("trainers"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.clear()
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """`houston train sft` on a tiny model and rows, without waiting for its end."""
+    place = tmp_path_factory.mktemp("data")
+    base = tiny.save_model(place / "base")
+    data = tiny.write(place / "data", tiny.rows())
+    (data / "manifest.json").write_text("{}")
+    common = ["--data", str(data), "--base", str(base), "--gpus", "0", "--detach"]
+    for setting in ("batch=2", "save_steps=10", "warmup=0", "epochs=1000"):
+        common += ["--set", setting]
+    return ["train", "sft", *common]
+
+
+def show(station: Station, run: str) -> dict[str, Any]:
+    (row,) = station.json("train", "show", run)
+    return dict(row)
+
+
+def processes(station: Station, run: str) -> list[int]:
+    """Everything that the trainer of a run started."""
+    mark = f"HOUSTON_TRAINER={station.home}/training/{run}"
+    found = [entry for entry in Path("/proc").glob("[0-9]*") if mark in told(entry, "environ")]
+    return [int(entry.name) for entry in found if alive(int(entry.name))]
+
+
+def step(station: Station, run: str) -> int:
+    progress = show(station, run)["progress"]
+    return int(progress["step"]) if progress else 0
+
+
+def state(station: Station, run: str) -> str:
+    return str(station.query("SELECT state FROM training_runs WHERE id = ?", run)[0][0])
+
+
+def test_a_run_outlives_its_trainer_and_its_daemon(station: Station, words: list[str]) -> None:
+    (row,) = station.json(*words, "--set", "steps=100")
+    run = row["run"]
+    station.until(lambda: step(station, run) > 10, 200, "it has a checkpoint")
+    (status,) = station.json("daemon", "status")
+    assert "step" in status["training"][run]
+    for pid in processes(station, run):
+        os.kill(pid, signal.SIGKILL)
+    station.until(lambda: show(station, run)["starts"] == 2, 60, "it is started again")
+    station.until(lambda: "going on from" in log(station, run), 200, "from its checkpoint")
+    before = processes(station, run)
+    assert before
+    station.kill_daemon()
+    station.until(lambda: not any(map(alive, before)), 10, "it ends with the daemon")
+    assert "when the daemon is back" in station.run("train", "list").stdout
+    station.start()
+    station.until(lambda: state(station, run) == "finished", 300, "it goes on to its end")
+    found = show(station, run)
+    assert (found["policy"], found["starts"]) == ("policy@2", 3)
+    assert found["progress"]["step"] == 100
+    (policy,) = station.json("policy", "show", "policy@2")
+    assert policy["run"] == run
+    assert policy["manifest"] == found["manifest"]
+    assert policy["metrics"]["steps"] == 100
+
+
+def test_a_cancelled_run_ends_and_may_be_asked_for_again(
+    station: Station, words: list[str]
+) -> None:
+    (row,) = station.json(*words, "--set", "steps=100000")
+    run = row["run"]
+    station.until(lambda: step(station, run) > 0, 200, "it computes")
+    (second,) = station.json(*words, "--set", "steps=100000")
+    waits = "waits for training"
+    station.until(lambda: waits in show(station, second["run"])["reason"], 30, "one at a time")
+    station.run("train", "cancel", second["run"])
+    assert state(station, second["run"]) == "cancelled"
+    station.run("train", "cancel", run, "--reason", "enough")
+    station.until(lambda: state(station, run) == "cancelled", 60, "it is told to end")
+    assert not processes(station, run)
+    assert show(station, run)["policy"] is None
+    said = station.run("train", "cancel", run).stdout
+    assert "is cancelled" in said
+    station.run("verify")
+
+
+def log(station: Station, run: str) -> str:
+    file = station.home / "training" / run / "log.txt"
+    return file.read_text() if file.exists() else ""
