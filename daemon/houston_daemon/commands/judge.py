@@ -15,6 +15,7 @@ from houston_daemon.supervision.judge.template import PACKAGED, Template, load
 from houston_shared import out, secret_values
 from houston_shared.config import Loaded
 from houston_shared.config_judge import Judge
+from houston_shared.control_socket import must_run
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.store import opening
@@ -84,6 +85,8 @@ def _judge(
     arguments: argparse.Namespace, loaded: Loaded, settings: Judge, template: Template
 ) -> int:
     named = _named(arguments, loaded)
+    if not arguments.dry_run:
+        must_run(loaded.home)  # before anything is asked that could not be stored
     wanted = Wanted(not arguments.no_rules, not arguments.rules_only, arguments.dry_run)
     failed: list[str] = []
 

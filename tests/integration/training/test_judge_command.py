@@ -250,3 +250,7 @@ def test_the_template_can_be_printed_edited_and_used(
     (other,) = station.json("judge", rollout, "--dry-run")
     assert other["judge"]["by"] != found["judge"]["by"], "other words are another judge"
     assert other["judge"]["cached"] == 0
+
+    assert list((station.home / "judge").rglob("*.json"))
+    station.run("rollout", "erase", rollout, "--step", "1", "--yes", code=None)
+    assert not list((station.home / "judge").rglob("*.json")), "a reason may quote what is erased"

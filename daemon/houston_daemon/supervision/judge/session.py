@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from houston_daemon.engines.protocol import EngineRefused
 from houston_daemon.supervision import ruling
 from houston_daemon.supervision.judge import judging, windows
 from houston_daemon.supervision.judge.asking import Asking, Decided, Desk
@@ -77,10 +78,13 @@ class Session:
             )
             if self.wanted.dry:
                 return _planned(outcome, asked, asking)
-            outcome.judge = await judging.judge(
-                trace, asked, asking, turn, errors, self._progress(rollout, len(asked))
-            )
-            self.cost.add(outcome.cost)
+            done = self._progress(rollout, len(asked))
+            try:
+                outcome.judge = await judging.judge(trace, asked, asking, turn, errors, done)
+            except EngineRefused as problem:
+                raise _refused(problem, rollout, self.desk) from problem
+            finally:
+                self.cost.add(outcome.cost)
             if outcome.judge.steps:  # who said nothing at all replaces nothing
                 outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
             return outcome
@@ -120,6 +124,15 @@ class Session:
                 self.note(f"{rollout}: {done} of {of} windows")
 
         return one
+
+
+def _refused(problem: EngineRefused, rollout: str, desk: Desk) -> EngineRefused:
+    """The engine's words, and what can be done where its window is smaller than was thought."""
+    return EngineRefused(
+        problem.cause,
+        f"What the judge said of {rollout} before stays.",
+        problem.next or f"--window TOKENS, where it takes less than {desk.window} at once",
+    )
 
 
 def _planned(outcome: Outcome, asked: Sequence[windows.Window], asking: Asking) -> Outcome:

@@ -1,0 +1,172 @@
+"""How a judge is asked: bounded, once for the same question, and until the answer can be used."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from houston_daemon.engines.protocol import (
+    EngineUnavailable,
+    Sampled,
+    SampleRequest,
+)
+from houston_daemon.rollout.tokens import Characters
+from houston_daemon.supervision import ruling
+from houston_daemon.supervision.judge import judging, template
+from houston_daemon.supervision.judge.asking import Asking, Desk
+from houston_daemon.supervision.judge.cache import Cache
+from houston_daemon.supervision.judge.cost import Cost
+from houston_daemon.supervision.judge.judging import Verdicts
+from houston_shared.config_judge import Judge
+from houston_shared.home import Home
+from houston_shared.records import Call
+from tests.support.judged import step, trace
+
+WHOLE = trace([step(number, "x" * 20_000) for number in range(1, 13)])
+
+
+class Voice:
+    """An engine that answers as it is told, and knows how many ask it at once."""
+
+    name, token_ids, window = "voice", False, 16_000
+
+    def __init__(self, answer: Callable[[int, list[int]], str], pause: float = 0.0) -> None:
+        """answer: from the number of the request and the steps that it asks about."""
+        self.asked: list[SampleRequest] = []
+        self.at_once = self.most = 0
+        self._answer = answer
+        self._pause = pause
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        self.asked.append(request)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(self._pause)
+        self.at_once -= 1
+        steps = [int(name) for name in request.tools[0]["parameters"]["required"]]
+        text = self._answer(len(self.asked), steps)
+        return Sampled(text=text, finish_reason="stop", calls=())
+
+    async def ready(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+def masks(_: int, steps: list[int]) -> str:
+    return json.dumps({str(one): {"reason": "", "verdict": "mask"} for one in steps})
+
+
+def desk(engine: Voice) -> Desk:
+    return Desk("voice", engine, "m", engine.window, Characters(), None)
+
+
+async def judged(
+    engine: Voice, folder: Path, at_once: int = 4, settings: Judge | None = None
+) -> tuple[Verdicts, Cost]:
+    cost, words = Cost(), template.load()
+    asking = Asking(desk(engine), words, settings or Judge(), Cache(Home(folder)), cost)
+    windows = judging.windows(WHOLE, words, asking.desk)
+    turn = asyncio.Semaphore(at_once)
+    return await judging.judge(WHOLE, windows, asking, turn, {3: "e"}, lambda _: None), cost
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_no_more_windows_at_once_than_were_allowed(tmp_path: Path, at_once: int) -> None:
+    engine = Voice(masks, 0.01)
+    found, cost = await judged(engine, tmp_path, at_once)
+    assert cost.windows > 3 and engine.most == at_once
+    assert list(found.steps) == list(range(1, 13))
+
+
+async def test_what_was_asked_before_a_failure_is_not_asked_again(tmp_path: Path) -> None:
+    def fails(number: int, steps: list[int]) -> str:
+        if number == 3:
+            raise EngineUnavailable("The engine has gone.")
+        return masks(number, steps)
+
+    engine = Voice(fails)
+    with pytest.raises(EngineUnavailable):
+        await judged(engine, tmp_path, 1)
+    assert len(engine.asked) <= 4, "one may have begun by then"
+    engine = Voice(masks)
+    _, cost = await judged(engine, tmp_path, 1)
+    assert cost.cached >= 2 and len(engine.asked) == cost.windows - cost.cached
+
+
+async def test_the_rule_on_errors_wins_over_a_keep(tmp_path: Path) -> None:
+    keeps = Voice(lambda number, steps: masks(number, steps).replace("mask", "keep"))
+    found, _ = await judged(keeps, tmp_path)
+    assert found.overruled == 1
+    assert [number for number, one in found.steps.items() if one.verdict == "mask"] == [3]
+    assert found.steps[3].reason == "e; the judge would keep it"
+
+
+@pytest.mark.parametrize("tries", [1, 2, 4])
+async def test_an_answer_is_asked_for_again_as_often_as_is_configured(
+    tmp_path: Path, tries: int
+) -> None:
+    engine = Voice(lambda *_: "no")
+    found, cost = await judged(engine, tmp_path, 1, replace(Judge(), tries=tries))
+    assert cost.requests == cost.unusable == tries * cost.windows == len(engine.asked)
+    assert not found.steps and list(found.undecided) == list(range(1, 13))
+    assert "no JSON object" in found.undecided[1]
+    again, second = await judged(engine, tmp_path, 1, replace(Judge(), tries=tries))
+    assert second.cached == 0 and again == found, "what cannot be used is not kept"
+
+
+async def test_that_answers_cannot_be_kept_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "judge").write_text("no folder")
+    found, cost = await judged(Voice(masks), tmp_path)
+    assert len(found.steps) == 12
+    assert cost.unkept and f"answers were not kept: {cost.unkept}" in cost.words(Judge())
+
+
+async def test_another_question_has_another_answer(tmp_path: Path) -> None:
+    """Engine, model, policy, temperature and words are part of the question."""
+    words = template.load()
+    (window,) = judging.windows(trace([step(1)]), words, desk(Voice(masks)))
+    asked = desk(Voice(masks))
+    other = template.read(template.PACKAGED.read_text() + "\n", "other")
+    ways = [
+        (asked, words, Judge()),
+        (Desk("voice", asked.engine, "n", 16_000, Characters(), None), words, Judge()),
+        (Desk("other", asked.engine, "m", 16_000, Characters(), None), words, Judge()),
+        (Desk("voice", asked.engine, "m", 16_000, Characters(), None, "policy@2"), words, Judge()),
+        (asked, words, replace(Judge(), temperature=0.7)),
+        (asked, other, Judge()),
+    ]
+    for one, text, settings in ways:
+        asking = Asking(one, text, settings, Cache(Home(tmp_path)), Cost())
+        assert not asking.known(window)
+        await asking.decide(window)
+        assert asking.known(window)
+
+
+async def test_a_call_of_another_tool_is_no_answer(tmp_path: Path) -> None:
+    class Caller(Voice):
+        async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+            sampled = await super().sample(request, stop)
+            call = Call(id="1", name="run_command", arguments=json.loads(sampled.text))
+            return Sampled(text="", finish_reason="stop", calls=(call,))
+
+    found, _ = await judged(Caller(masks), tmp_path)
+    assert not found.steps
+
+
+def test_steps_that_a_branch_shares_are_its_parents() -> None:
+    steps = [replace(step(1), inherited="r-0"), step(2)]
+    made = trace(steps)
+    assert ruling.own_steps(made) == [2]
+    (window,) = judging.windows(made, template.load(), desk(Voice(masks)))
+    assert window.judged == (2,) and "step 1 begins, context only]" in window.message
+
+
+def test_kept_answers_can_be_forgotten(tmp_path: Path) -> None:
+    cache = Cache(Home(tmp_path))
+    cache.forget()
+    asyncio.run(judged(Voice(masks), tmp_path))
+    assert list((tmp_path / "judge").rglob("*.json"))
+    cache.forget()
+    assert not list(tmp_path.rglob("*"))
