@@ -163,6 +163,21 @@ def test_a_kept_step_is_found_behind_a_summary(home: WrittenHome) -> None:
     assert list(second.logprobs) == [2]
 
 
+def test_as_in_the_paper_means_once_a_context(home: WrittenHome) -> None:
+    """A kept step is trained again over the fork, and not again where the context realigns."""
+    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    two = said(home, 2, one, 4, [4], [20, 21])
+    fork(home, 3, 2)
+    three = said(home, 3, None, 0, [1, 2, 3, 99, 20, 21, 5], [30, 31], "forked")
+    assert two < three
+    said(home, 4, three, 8, [6], [40], "realigned")
+    weights = [
+        {span.step: span.weight for span in row.spans}
+        for row in rows(home, RowOptions(overlap="paper"))
+    ]
+    assert weights == [{1: 1, 2: 1}, {2: 1, 3: 1}, {2: 0, 3: 0, 4: 1}]
+
+
 @pytest.mark.parametrize(
     ("name", "kept", "more"),
     [

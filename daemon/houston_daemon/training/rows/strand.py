@@ -66,11 +66,12 @@ class Strand:
         """Each step that stands in the context, and where its answer begins."""
         self._row = ""
         self._context = 0
+        self._first = True
         self._wanted = False
 
-    def open(self, row: str, context: int) -> None:
-        """What is sampled from now on belongs to the row with this id."""
-        self._row, self._context, self._wanted = row, context, False
+    def open(self, row: str, context: int, part: int = 0) -> None:
+        """What is sampled from now on belongs to the row with this id, the n-th of its context."""
+        self._row, self._context, self._first, self._wanted = row, context, part == 0, False
 
     def branch(self) -> "Strand":
         """A strand of its own that begins with what stands here: for a summary's request."""
@@ -148,7 +149,7 @@ class Strand:
     def _span(self, mark: _Mark, kind: Kind) -> Span:
         weight, said = mark.weight, mark.said
         over_a_fork = self._paper and kind == "react" and mark.context != self._context
-        if mark.row != self._row and not over_a_fork:
+        if mark.row != self._row and not (over_a_fork and self._first):
             weight = again(weight, mark.row)
         return Span(
             start=mark.start,

@@ -124,7 +124,7 @@ def _context(
         if strand.grown and not strand.goes_on(body.parent_seq, body.kept):
             yield from strand.rows("react")
             part += 1
-            strand.open(plan.named(context.number, part), context.number)
+            strand.open(plan.named(context.number, part), context.number, part)
         _follow(reader, strand, seq, body, context.kept_from)
         said = body.sampled(seq, step.number, step.row.attempt, "policy")
         strand.sampled(said, weigh(step, body.answer, options), own=not step.elsewhere)
