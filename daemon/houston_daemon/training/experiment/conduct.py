@@ -48,8 +48,7 @@ def conduct(run: Run, only: Sequence[Arm] = ()) -> str:
     arms = [arm for arm in run.recipe.arms if not only or arm in only]
     run.ground.start()
     try:
-        kinds = {learning.SAMPLED[arm]: None for arm in arms if arm in learning.SAMPLED}
-        _sample(run, list(kinds))
+        sample(run, arms)
         for seed in run.recipe.seeds:
             for arm in arms:
                 _arm(run, arm, seed)
@@ -58,8 +57,9 @@ def conduct(run: Run, only: Sequence[Arm] = ()) -> str:
     return report.write(run)
 
 
-def _sample(run: Run, kinds: Sequence[str]) -> None:
-    """Sample and judge what the arms learn from."""
+def sample(run: Run, arms: Sequence[Arm]) -> None:
+    """Sample and judge what the arms learn from; the daemon runs."""
+    kinds = {learning.SAMPLED[arm]: None for arm in arms if arm in learning.SAMPLED}
     left = [kind for kind in kinds if run.stages.done(f"judge-{kind}") is None]
     solutions = Solutions()
     with ExitStack() as serving:
@@ -77,8 +77,7 @@ def _arm(run: Run, arm: Arm, seed: int) -> None:
     """Train an arm with a seed, unless it is the base, and measure it."""
     policy = ""
     if arm in learning.SAMPLED:
-        some = (run.stages.done(f"sample-{learning.SAMPLED[arm]}") or {})["rollouts"]
-        data = run.stages.run(f"rows-{arm}", partial(learning.rows, run, arm, list(some)))
+        data = run.stages.run(f"rows-{arm}", partial(learning.rows, run, arm))
         what = partial(learning.train, run, arm, seed, data["folder"])
         policy = run.stages.run(f"train-{arm}-{seed}", what)["policy"]
     run.stages.run(f"measure-{arm}-{seed}", partial(measuring.measure, run, policy, seed))

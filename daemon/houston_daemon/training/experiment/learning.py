@@ -5,6 +5,7 @@ What distinguishes the arms is here: which rollouts, and whether masks count (AP
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from houston_daemon.training.experiment.recipe import Arm
@@ -24,13 +25,13 @@ SAMPLED: dict[Arm, str] = {
 """By trained arm, whose rollouts it learns from."""
 
 
-def rows(run: Run, arm: Arm, some: list[str], begun: Begun) -> dict[str, Any]:
-    """Export the arm's rows; where they are, and the manifest's counts."""
-    folder = model_folder(run.recipe)
+def rows(run: Run, arm: Arm, begun: Begun) -> dict[str, Any]:
+    """Export the rows of what was sampled for an arm; where they are, and the manifest's counts."""
+    some = sorted((run.stages.done(f"sample-{SAMPLED[arm]}") or {"rollouts": {}})["rollouts"])
     dialect = str(run.recipe.model.engine.get("dialect", "chatml-json"))
     out = run.folder / "rows" / arm
     words = ["export", *some, "--format", "trl", "--out", str(out), "--leave-out", "--force"]
-    words += ["--dialect", dialect, "--tokenizer", str(folder / "tokenizer.json")]
+    words += ["--dialect", dialect, "--tokenizer", str(_tokenizer(run))]
     words += ["--window", str(window(run)), "--json"]
     if arm == "without-masking":
         words.append("--no-masking")
@@ -43,6 +44,12 @@ def rows(run: Run, arm: Arm, some: list[str], begun: Begun) -> dict[str, Any]:
         "counts": told["counts"],
         "left_out": told["left_out"],
     }
+
+
+def _tokenizer(run: Run) -> Path:
+    """The `tokenizer.json` of the model that is trained."""
+    named = str(run.recipe.model.engine.get("tokenizer", ""))
+    return Path(named) if named else model_folder(run.recipe) / "tokenizer.json"
 
 
 def window(run: Run) -> int:

@@ -27,6 +27,17 @@ _TOLD = 600
 """Characters of a failing command's words that are kept."""
 
 
+class Spoiled(HoustonError):
+    """Rollouts of a stage failed or were cancelled: what they gave is no measurement."""
+
+    def __init__(self, count: int, of: int, first: str, reason: str) -> None:
+        super().__init__(
+            f"{count} of {of} rollouts did not finish, {first} because: {reason}",
+            "The stage counts for nothing.",
+            "Once it is mended, the same command with --resume samples the stage anew.",
+        )
+
+
 class OwnHome:
     """One home below `folder`, with its daemon and its part of this host.
 
@@ -102,13 +113,16 @@ class OwnHome:
     ) -> list[rollouts.Rollout]:
         """Wait until all of them have ended; `look` is called again and again meanwhile.
 
-        Raises HoustonError when they have not after `seconds`, or when one of them is paused.
+        Raises HoustonError when they have not after `seconds`, or when one of them is paused, and
+        Spoiled when one failed: that is never the agent's doing.
         """
         wanted, end = set(some), time.monotonic() + seconds
         while True:
             found: list[rollouts.Rollout] = self.read(rollouts.all_rollouts())
             mine = [one for one in found if one.id in wanted]
             if all(one.state in OVER for one in mine):
+                if spoiled := [one for one in mine if one.state != "finished"]:
+                    raise Spoiled(len(spoiled), len(mine), spoiled[0].id, spoiled[0].reason)
                 return sorted(mine, key=lambda one: one.id)
             stands = [one for one in mine if rollouts.stands(one)]
             if stands or time.monotonic() > end:

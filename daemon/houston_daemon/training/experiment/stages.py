@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.training.experiment.own_home import Spoiled
 from houston_shared import synced_file
 
 Result = dict[str, Any]
@@ -30,7 +31,11 @@ class Stages:
         self._say(f"{name} …")
         begun = Begun(self._folder / f"{name}.begun.json")
         at = time.monotonic()
-        result = dict(what(begun))
+        try:
+            result = dict(what(begun))
+        except Spoiled:
+            begun.forget()
+            raise
         result["seconds"] = round(begun.seconds() + time.monotonic() - at, 1)
         synced_file.write(self._folder / f"{name}.json", _json(result))
         self._say(f"{name}: {result['seconds']:.0f} s")
@@ -81,6 +86,10 @@ class Begun:
             kept = {"known": self._known, "seconds": round(spent, 1)}
             synced_file.write(self._file, _json(kept))
         return self._known[key]
+
+    def forget(self) -> None:
+        """Begin anew next time."""
+        self._file.unlink(missing_ok=True)
 
     def seconds(self) -> float:
         """What runs before this one have spent on the stage, up to what they last began."""

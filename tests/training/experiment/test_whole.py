@@ -1,0 +1,186 @@
+"""A whole experiment with scripts in the model's place: worlds, guidance, masks, rows, report.
+
+Real daemon, real simulators, real commands; only training and the model are left out.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.experiment import conduct, learning, measuring, report
+from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
+from houston_daemon.training.experiment.orders import draw
+from houston_daemon.training.experiment.run import Run, prepare
+from tests.support.small_tokenizer import small_tokenizer
+
+RECIPE = """
+name = "whole"
+seeds = [1]
+at_once = 4
+sandbox = "bubblewrap"
+
+[model]
+engine = {engine}
+
+[expert]
+drift = 1.0
+habits = ["dither", "guess"]
+gives_up = 1.0
+
+[annotator]
+failing = ["Use plain commands."]
+idle = ["Go on with the task."]
+
+[orders]
+train = 2
+each = 3
+held_out = 6
+
+[[worlds]]
+name = "house"
+domain = "puzzles"
+environment = "textworld"
+instructions = "You play a text game."
+train = 1
+held_out = 1
+steps = 24
+[worlds.world]
+game = "house"
+rooms = 2
+objects = 5
+quest_length = 2
+goal = "detailed"
+
+[[worlds]]
+name = "lifespan"
+domain = "biology"
+environment = "scienceworld"
+instructions = "You are in a school of science."
+train = 1
+held_out = 1
+steps = 40
+[worlds.world]
+tasks = ["lifespan-longest-lived"]
+"""
+
+
+class Half:
+    """The model's stand-in: it follows orders to open or list, and does nothing in worlds."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, tuple[str, Any]] = {}
+
+    def __call__(self, seen: Conversation) -> Turn:
+        for text in seen.heard:
+            tool, arguments = self.calls[text]
+            if tool in ("open_file", "list_files"):
+                return Turn("", tool, arguments)
+        return (
+            Turn("", "finish", {}) if "act" in seen.tools else Turn("", "think", {"thought": "?"})
+        )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Sampled, judged, measured; the daemon is stopped at the end."""
+    folder = tmp_path_factory.mktemp("experiment")
+    half = Half()
+    with Endpoint(half) as endpoint:
+        table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in engine(endpoint.port).items())
+        file = folder / "whole.toml"
+        table += f", window = 8192, tokenizer = {json.dumps(small_tokenizer(folder))}"
+        file.write_text(RECIPE.replace("{engine}", f"{{ {table} }}"))
+        prepare(file, folder / "run", False, ["experiment", "whole.toml"])
+        run = conduct.opened(folder / "run", lambda line: None)
+        for order in draw(run.orders, "held_out", 6, 1):
+            half.calls[order.text] = (order.tool, order.arguments)
+        run.ground.start()
+        try:
+            conduct.sample(run, run.recipe.arms)
+            run.stages.run("measure-base-1", lambda begun: measuring.measure(run, "", 1, begun))
+            yield run
+        finally:
+            run.ground.stop()
+
+
+def stage(run: Run, name: str) -> dict[str, Any]:
+    found = run.stages.done(name)
+    assert found is not None
+    return found
+
+
+def rollouts(run: Run, kind: str, what: str) -> list[str]:
+    found = stage(run, f"sample-{kind}")["rollouts"]
+    return [rollout for rollout, each in found.items() if each == what]
+
+
+@pytest.mark.parametrize("world", ["house", "lifespan"])
+def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
+    run: Run, world: str
+) -> None:
+    (guided,), (alone,) = (rollouts(run, kind, world) for kind in ("guided", "alone"))
+    scores = run.ground.scores([guided, alone])
+    assert scores[guided][-1].score == 100
+    assert scores[alone][-1].score < 100
+    assert run.ground.guidance(guided)
+    assert not run.ground.guidance(alone)
+    assert run.ground.steps(alone)[-1].sample.calls[0].name == "finish"
+
+
+def test_orders_are_followed_at_the_next_step(run: Run) -> None:
+    for rollout in rollouts(run, "guided", "orders"):
+        said = run.ground.guidance(rollout)
+        assert len(said) == 3
+        steps = {one.step: one for one in run.ground.steps(rollout)}
+        for one in said:
+            assert steps[one.step + 1].sample.thought.startswith("The person comes first")
+    assert not [g for one in rollouts(run, "alone", "orders") for g in run.ground.guidance(one)]
+
+
+def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_arm(
+    run: Run,
+) -> None:
+    masked = stage(run, "judge-guided")["steps"]
+    assert masked["masked by human"] > 0
+    made = {
+        arm: run.stages.run(f"rows-{arm}", lambda begun, arm=arm: learning.rows(run, arm, begun))
+        for arm in learning.SAMPLED
+    }
+    trained = {arm: one["counts"]["trained"] for arm, one in made.items()}
+    assert trained["without-masking"] > trained["full"] > trained["without-interaction"] > 0
+    data = run.folder / made["full"]["folder"] / "data.jsonl"
+    assert "real_user" not in "".join(
+        json.loads(line)["rollout"] for line in data.read_text().splitlines()
+    )
+
+
+def test_the_report_says_what_came_out_and_how_to_get_it_again(run: Run) -> None:
+    file = Path(report.write(run))
+    text = file.read_text(encoding="utf-8")
+    results = json.loads((file.parent / "results.json").read_text(encoding="utf-8"))
+    shares = stage(run, "measure-base-1")["obedience"]["shares"]
+    assert shares["all"]["followed"] == 2  # one order to open, one to list, of six kinds
+    assert f"2 of 6, {2 / 6:.0%}" in text
+    assert "houston experiment whole.toml" in text
+    assert "**Not complete**" in text
+    assert "without-masking" in text
+    assert results["arms"]["base"]["scores"]["final"]["task-weighted mean"]["value"] == 0
+    for name in ("scores", "score-over-time", "obedience"):
+        assert f"![{name}]({name}.svg)" in text
+        assert (file.parent / f"{name}.svg").stat().st_size > 1_000
+        assert (file.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_done_is_not_done_again(run: Run) -> None:
+    before = len(run.ground.read(_every()))
+    conduct.sample(run, run.recipe.arms)
+    assert len(run.ground.read(_every())) == before
+
+
+def _every() -> Any:
+    from houston_shared.store.queries import rollouts
+
+    return rollouts.all_rollouts()
