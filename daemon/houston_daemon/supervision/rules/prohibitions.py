@@ -28,17 +28,56 @@ _ALONE = {
     "searching": "web_search",
 }  # fmt: skip
 """Verbs that need no object: the call that they are about."""
+_WHATEVER = {"kill": "kill_session_processes", "killing": "kill_session_processes"}
+"""Verbs that are about one call, whatever their object."""
+_REST = r"(?P<rest>[^.;!?\n]*(?:\.\w[^.;!?\n]*)*)"
+"""What follows in the same sentence; a dot within a name does not end it."""
 _FORBIDS = re.compile(
-    r"\b(?:do\s+not|don[’']t|dont|never|stop|avoid|quit|no\s+longer|must\s+not|mustn[’']t|no\s+more"
-    r"|should\s+not|shouldn[’']t)\s+(?:ever\s+|again\s+|please\s+|just\s+)?"
-    r"(?P<verb>[a-z]+)\b(?P<rest>[^.;!?\n]*(?:\.\w[^.;!?\n]*)*)",
+    r"(?:(?P<asks>\b(?:do\s+not|don[’']t|dont|never|stop|avoid|quit|no\s+longer|no\s+more))"
+    r"|\b(?:must\s+not|mustn[’']t|should\s+not|shouldn[’']t))"
+    rf"\s+(?:ever\s+|again\s+|please\s+|just\s+)?(?P<verb>[a-z]+)\b{_REST}",
     re.I,
 )
+_INSTEAD = re.compile(
+    r"\b(?P<verb>use|run|call)\b(?:[^.;!?\n]|\.\w){1,60}?(?:\binstead\s+of|\brather\s+than|,\s*not|\band\s+not)"
+    rf"\s+(?:using\s+|running\s+)?{_REST}",
+    re.I,
+)
+_PASSIVE = re.compile(
+    r"(?<![\w./`'\"-])(?P<rest>[`'\"]?[\w./-]{1,200}[`'\"]?)\s+"
+    r"(?:must|should|may)\s+(?:not|never)\s+be\s+"
+    r"(?P<verb>us|run|chang|edit|modifi|touch|delet|remov|overwrit|overwritt|read)(?:ed|en|d)?\b"
+    r"(?P<more>[^.;!?\n]*)",
+    re.I,
+)
+_PASSIVES = {"us": "use", "run": "run", "read": "read"}
+"""Stems of participles; the others change something."""
 _ALLOWS = re.compile(
     r"\b(?:you\s+(?:can|may|should)|please|now|instead)\s+(?:now\s+|again\s+)?(?P<verb>[a-z]+)\b"
-    r"(?P<rest>[^.;!?\n]*(?:\.\w[^.;!?\n]*)*)",
+    rf"{_REST}",
     re.I,
 )
+_ASKING = frozenset(
+    [
+        "please",
+        "and",
+        "but",
+        "so",
+        "also",
+        "then",
+        "or",
+        "just",
+        "again",
+        "now",
+        "to",
+        "instead",
+        "again",
+        "rather",
+        "better",
+        "therefore",
+    ]
+)
+"""Words before `do not` with which it still asks: after `you` or a name it only says how it is."""
 _CONDITION = re.compile(
     r"\b(?:until|unless|if|when|while|before|after|except|without|only|more\s+than)\b", re.I
 )
@@ -74,24 +113,39 @@ class Forbidden(NamedTuple):
 
 
 def forbidden(text: str) -> list[Forbidden]:
-    """What a message forbids, in its order; nothing where its words are not plain."""
-    return list(dict.fromkeys(_all(_FORBIDS, text)))
+    """What a message forbids; nothing where its words are not plain."""
+    return list(dict.fromkeys([*_asked(_FORBIDS, text), *_asked(_INSTEAD, text), *_passive(text)]))
 
 
 def allowed(text: str) -> list[Forbidden]:
     """What a message asks for or allows: it takes an earlier prohibition of the same thing back."""
-    return list(dict.fromkeys(_all(_ALLOWS, text)))
+    return list(dict.fromkeys(_asked(_ALLOWS, text)))
 
 
-def _all(pattern: re.Pattern[str], text: str) -> Iterator[Forbidden]:
+def _asked(pattern: re.Pattern[str], text: str) -> Iterator[Forbidden]:
     for found in pattern.finditer(text):
         verb, rest = found["verb"].lower(), found["rest"]
-        if _CONDITION.search(_QUOTED.sub("", rest)):
+        before = re.split(r"[.;!?\n](?!\w)", text[: found.start()])[-1]
+        if _CONDITION.search(f"{before} {_QUOTED.sub('', rest)}"):
+            continue
+        word = re.search(r"([\w’']+)\s*\Z", before)
+        if found.groupdict().get("asks") and word and word[1].lower() not in _ASKING:
             continue
         if verb in _VERBS:
             yield from _objects(_VERBS[verb], rest)
+        elif verb in _WHATEVER:
+            yield Forbidden("call", _WHATEVER[verb])
         elif verb in _ALONE and not _ENDS.sub("", rest).strip():
             yield Forbidden("call", _ALONE[verb])
+
+
+def _passive(text: str) -> Iterator[Forbidden]:
+    for found in _PASSIVE.finditer(text):
+        if not _CONDITION.search(found["more"]):
+            manner = _PASSIVES.get(found["verb"].lower(), "write")
+            purpose = _PURPOSE.match(found["more"])
+            for one in _objects(manner, found["rest"]):
+                yield one._replace(purpose=purpose["what"].lower() if purpose else "")
 
 
 def _objects(manner: str, rest: str) -> Iterator[Forbidden]:

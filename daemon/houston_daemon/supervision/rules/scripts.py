@@ -27,10 +27,10 @@ _FOR_TRAINING = re.compile(
 )
 """What serves the rollout of training data (APOLLO, appendix E: such a script is kept)."""
 _LOADS = re.compile(
-    r"\bAutoModel(?:For\w+LM\w*)?\.from_pretrained|\bpipeline\(\s*[\"']text-?2?\w*gen"
+    r"\bAutoModel(?:For(?:CausalLM|Seq2SeqLM|Vision2Seq|ImageTextToText))?\.from_pretrained|\bpipeline\(\s*[\"']text-?2?\w*gen"
 )
 _SAMPLES = re.compile(r"\.generate\(|\bpipeline\(")
-_TRAINS = re.compile(r"\bTrainer\b|\w+Trainer\(|\.backward\(|\boptim(?:izer)?\b|\bloss\b")
+_TRAINS = re.compile(r"\bTrainer\b|Trainer\(|\.backward\(|\boptim(?:izer)?\b|\bloss\b")
 _VLLM = re.compile(r"\bvllm\b", re.I)
 _NO_VLLM = re.compile(r"No module named '?vllm|vllm: command not found")
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_ASSIGNMENT = re.compile(r"(?<!\w)([A-Za-z_]\w*)=(.*)", re.S)
 _SEPARATORS = frozenset(";&|()\n")
 _KEYWORDS = frozenset({"then", "do", "else", "elif", "if", "while", "until", "!", "{", "}", "time"})
 _WRAPPERS = frozenset(
