@@ -2,7 +2,7 @@
 
 Files are given whole to the next worker that is free. Those that take long begin, so that no worker
 is left with one while the others have ended; models, which want every core, take turns with
-scenarios that mostly wait, and the two files that start vLLM do not meet.
+scenarios that mostly wait, and the files that start vLLM do not meet.
 """
 
 import os
@@ -42,11 +42,14 @@ FIRST = (
     "faults/test_disk_full.py",
     "integration/end_to_end/test_demo.py",
     "faults/test_worker_dies.py",
+    "integration/training/test_policies.py",
+    "integration/training/test_trainers.py",
     "security/test_sandbox_limits.py",
     "faults/test_resume_model.py",
     "security/test_terminal_console.py",
     "engines/test_cache.py",
     "integration/recorder/test_verify.py",
+    "integration/end_to_end/test_circle.py",
     "console/test_hostile.py",
     "integration/recorder/test_kill.py",
     "faults/test_recorder_dies.py",
