@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from tests.training.sft import tiny
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -28,6 +27,7 @@ from houston_daemon.training.sft import attention, dataset, plan
 from houston_daemon.training.sft.loss import WeighingHead, from_logits
 from houston_daemon.training.sft.model import probe
 from houston_daemon.training.sft.trainer import WeighedTrainer
+from tests.training.sft import tiny
 
 
 @pytest.fixture(scope="module")

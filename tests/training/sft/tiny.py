@@ -1,9 +1,14 @@
 """Tiny models and rows for the tests of training: two layers, a vocabulary of 97 words."""
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
+
+# Before transformers is there, which reads them once.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers

@@ -1,0 +1,197 @@
+"""Rows, recipes and checkpoints as files: what is refused, what is cut, what counts as whole."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from houston_daemon.training.sft import checkpoints, dataset, launch, recipe
+from houston_daemon.training.sft.recipe import Recipe
+from houston_shared.errors import ConfigurationError, HoustonError
+from tests.training.sft import tiny
+
+
+def prepared(tmp_path: Path, found: list[dict[str, Any]], longest: int = 512) -> dataset.Rows:
+    source = tiny.write(tmp_path / "data", found) / "data.jsonl"
+    target = tmp_path / "rows.arrow"
+    dataset.prepare(source, target, longest)
+    return dataset.load(target)
+
+
+@pytest.mark.parametrize("longest", [*range(2, 50, 5), 64, 500])
+def test_masks_survive_truncation_at_any_length(tmp_path: Path, longest: int) -> None:
+    """A token keeps its weight, whatever was cut after it; nothing else gets one."""
+    found = tiny.rows()
+    whole = {one["row"]: one for one in found}
+    kept = [one for one in found if any(one["weights"][1:longest])]
+    if not kept:
+        with pytest.raises(HoustonError, match="has a token to train"):
+            prepared(tmp_path, found, longest)
+        return
+    rows = prepared(tmp_path, found, longest)
+    named = rows.table["row"].to_pylist()
+    assert named == [one["row"] for one in kept]
+    for row, name in enumerate(named):
+        assert rows.ids(row).tolist() == whole[name]["input_ids"][:longest]
+        assert rows.weights(row).tolist() == whole[name]["weights"][:longest]
+    said = rows.prepared
+    assert said.cut == sum(one["tokens"] > longest for one in kept)
+    assert said.dropped == tuple(one["row"] for one in found if one not in kept)
+    assert said.trained == sum(sum(many > 0 for many in one["weights"][1:longest]) for one in kept)
+
+
+def test_a_pass_trains_what_the_rows_train_and_nothing_across_them(tmp_path: Path) -> None:
+    rows = prepared(tmp_path, tiny.rows())
+    made = dataset.Passes(rows, [], row_lengths=True).made((2, 0, 5))
+    ids, at = made["input_ids"][0], made["predicts"]
+    assert made["row_lengths"] == [12, 5, 22]
+    assert made["position_ids"][0].tolist() == [*range(12), *range(5), *range(22)]
+    assert (ids[at + 1] == made["targets"]).all()
+    assert 11 not in at.tolist() and 16 not in at.tolist(), "a row must not predict the next one"
+    wanted = [
+        (row, place)
+        for row in (2, 0, 5)
+        for place in range(1, tiny.LENGTHS[row])
+        if rows.weights(row)[place] > 0
+    ]
+    assert len(at) == len(wanted)
+
+
+def test_parquet_says_what_json_says(tmp_path: Path) -> None:
+    found = tiny.rows()
+    plain = prepared(tmp_path / "a", found)
+    file = tmp_path / "data.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), file)
+    dataset.prepare(file, tmp_path / "rows.arrow", 512)
+    assert dataset.load(tmp_path / "rows.arrow").table.equals(plain.table)
+
+
+def test_rows_of_plain_trl_have_the_weights_that_their_labels_mean(tmp_path: Path) -> None:
+    found = tiny.rows()
+    plain = [{name: one[name] for name in ("input_ids", "labels")} for one in found]
+    rows = prepared(tmp_path, plain)
+    assert [rows.weights(row).tolist() for row in range(len(found))] == [
+        one["weights"] for one in found
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": [-100] * 5},
+        {"weights": [0, 0, 0, 0, -1.0]},
+        {"weights": [1.0]},
+        {"input_ids": [1, 2, 3]},
+    ],
+    ids=["labels deny the weights", "a weight below 0", "too few weights", "too few ids"],
+)
+def test_rows_that_contradict_themselves_are_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    with pytest.raises(HoustonError, match="contradict each other in row 'r0"):
+        prepared(tmp_path, [tiny.row(0, 5) | change])
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text(json.dumps(tiny.row(0, 5)) + "\n{broken")
+    with pytest.raises(HoustonError, match=r"data\.jsonl cannot be read"):
+        dataset.prepare(tmp_path / "data.jsonl", tmp_path / "rows.arrow", 512)
+    assert not (tmp_path / "rows.arrow").exists()
+
+
+def test_apollo_is_what_the_paper_says() -> None:
+    """Section 4.1."""
+    found = recipe.load("apollo", [])
+    assert found.full and (found.epochs, found.batch) == (1, 64)
+    assert (found.learning_rate, found.final_learning_rate) == (5e-6, 1e-6)
+    assert found.schedule == "cosine" and found.max_length == 128 * 1024
+    assert (found.upsample.react, found.upsample.summary) == (7, 10)
+
+
+def test_settings_are_laid_over_a_recipe() -> None:
+    given = ["learning_rate=1e-3", "upsample.react=3", "base=/a/model", 'lora_targets=["q_proj"]']
+    found = recipe.load("small", given)
+    assert (found.learning_rate, found.upsample.react, found.base) == (1e-3, 3, "/a/model")
+    assert found.lora_targets == ("q_proj",)
+    assert recipe.changed(found, ["packing=false"]) == msgspec.structs.replace(found, packing=False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("pack_tokns=3", "unknown key `pack_tokns`"),
+        ("batch=0", ">= 1"),
+        ("schedule=steep", "allowed: cosine, linear, constant"),
+        ("batch", "is not key=value"),
+        ("upsample.both=2", "unknown key"),
+    ],
+)
+def test_wrong_settings_are_named(setting: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        recipe.load("small", [setting])
+
+
+def test_every_key_is_explained() -> None:
+    """docs/training.md names each, with its default."""
+    page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
+    assert [key for key in Recipe.__struct_fields__ if f"`{key}`" not in page] == []
+
+
+def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
+    folder = tiny.run_folder(tmp_path, tmp_path, [])
+    assert launch.command(folder.path, 0)[1:3] == ["-m", "houston_daemon.training.sft"]
+    several = launch.command(folder.path, 4)
+    assert several[2] == "accelerate.commands.launch" and "--multi_gpu" in several
+    assert several[several.index("--num_processes") + 1] == "4"
+    fsdp = tiny.run_folder(tmp_path, tmp_path, [], accelerate=launch.configuration("fsdp"))
+    assert "--config_file" in launch.command(fsdp.path, 4)
+    with pytest.raises(ConfigurationError, match="packaged are cpu, deepspeed, fsdp"):
+        launch.configuration("nothing")
+
+
+def write_checkpoint(folder: Path, step: int) -> Path:
+    with checkpoints.beside(folder) as beside:
+        made = beside / f"checkpoint-{step}"
+        made.mkdir()
+        (made / "optimizer.pt").write_bytes(b"x" * 100)
+        (made / "deep").mkdir()
+        (made / "deep" / "weights").write_bytes(b"y" * 50)
+    return checkpoints.finish(folder, step, keep=2)
+
+
+def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
+    for step in (5, 10, 15):
+        write_checkpoint(tmp_path, step)
+    assert [one.name for one in checkpoints.whole(tmp_path)] == ["checkpoint-10", "checkpoint-15"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda one: (one / checkpoints.MARKER).unlink(),
+        lambda one: (one / "optimizer.pt").write_bytes(b"x" * 99),
+        lambda one: shutil.rmtree(one / "deep"),
+        lambda one: (one / checkpoints.MARKER).write_text("{"),
+    ],
+    ids=["no marker", "a file cut short", "a file gone", "half a marker"],
+)
+def test_what_is_not_whole_is_passed_over(tmp_path: Path, damage: Any) -> None:
+    good = write_checkpoint(tmp_path, 5)
+    damage(write_checkpoint(tmp_path, 10))
+    assert checkpoints.newest(tmp_path) == good
+    assert write_checkpoint(tmp_path, 10) == checkpoints.newest(tmp_path), "written anew in place"
+
+
+def test_a_kill_while_one_is_written_leaves_the_one_before(tmp_path: Path) -> None:
+    good = write_checkpoint(tmp_path, 5)
+    with checkpoints.beside(tmp_path) as beside:
+        (beside / "checkpoint-10").mkdir()
+        (beside / "checkpoint-10" / "optimizer.pt").write_bytes(b"x")
+    assert checkpoints.newest(tmp_path) == good
+    checkpoints.clear(tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-5"]
