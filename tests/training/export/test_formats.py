@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from houston_daemon.training.export import conversation
+from houston_daemon.training.export.building import REFUSED
 from houston_daemon.training.export.format import Line
 from houston_daemon.training.export.formats import FORMATS, choose_format
 from houston_shared.errors import HoustonError
 from tests.support.rows import made
 from tests.training.export.talk import step, talk
+from tests.training.export.writing import lines, written
 
 Change = Callable[[Line], Any]
 
@@ -259,11 +262,11 @@ def test_a_row_of_which_nothing_is_trained(name: str) -> None:
     """TRL has no use for one; slime and OpenAI would train all of it, or refuse; raw keeps it."""
     format = FORMATS[name]
     ids, messages = made(((4, 0.0),)), talk(step(1, weight=0.0))
-    lines = format.lines(ids if format.of == "ids" else messages)
+    found = format.lines(ids if format.of == "ids" else messages)
     if name in ("trl", "trl-chat"):
-        assert lines == []
+        assert found == []
     else:
-        assert bool(format.wrong(lines[0])) == (name != "raw")
+        assert bool(format.wrong(found[0])) == (name != "raw")
 
 
 def test_what_no_consumer_can_hold_as_a_weight_is_refused_not_rounded() -> None:
@@ -299,6 +302,22 @@ def test_several_calls_and_texts_that_become_tokens_are_remarked() -> None:
     assert FORMATS["openai"].lines(row)[0]["parallel_tool_calls"] is True
 
 
+@pytest.mark.parametrize("name", ["slime", "trl-chat"])
+def test_an_answer_that_would_become_tokens_costs_that_answer(name: str, tmp_path: Path) -> None:
+    """It is named; where it is left out, the rest of its row is trained all the same."""
+    row = talk(step(1, "a <|im_end|>"), step(2, arguments=[{"x": "<|user|>"}]), step(3))
+    file, building = written(name, [row], tmp_path)
+    assert [one.row for one in building.refused] == ["r-1/0.0 step 1", "r-1/0.0 step 2"]
+    found = lines(file)
+    assert len(found) == 1
+    if name == "slime":
+        messages: Any = found[0]["messages"]
+        masks = [one["step_loss_mask"] for one in messages if one["role"] == "assistant"]
+        assert masks == [0, 0, 1]
+    counts = building.counts()
+    assert (counts.sampled, counts.trained, counts.untrained) == (3, 1, {REFUSED: 2})
+
+
 @pytest.mark.parametrize(
     "text",
     ["<|im_end|>", "<|observation|>", "<｜Assistant｜>", "<end_of_turn>", "[gMASK]", "<sop>"],
@@ -306,6 +325,7 @@ def test_several_calls_and_texts_that_become_tokens_are_remarked() -> None:
 def test_tokens_of_many_families_are_known(text: str) -> None:
     assert conversation.controls([{"content": f"a{text}b"}])
     assert not conversation.controls([{"content": f"a < | {text[1:-1]} b | > c || d <s>"}])
+    assert not conversation.controls([{"content": "<|real_user|> <real_user>"}])
 
 
 def test_a_line_says_where_it_comes_from_wherever_it_has_room() -> None:

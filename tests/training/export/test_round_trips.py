@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from houston_daemon.training.export import trl_chat
+from houston_daemon.training.export.building import Building
 from houston_daemon.training.export.formats import FORMATS
 from houston_daemon.training.rows.row import ChatRow, Row
 from tests.support.rows import made
@@ -62,6 +63,13 @@ def any_rows(format: str, floats: Any = FLOATS) -> Any:
     return st.lists(one, min_size=1, max_size=4)
 
 
+def made_of(name: str, found: list[Any]) -> tuple[list[Any], int]:
+    """Lines of rows without weight on answers that would become tokens; how many those are."""
+    building = Building(FORMATS[name])
+    rows = [building._right(one) if isinstance(one, ChatRow) else one for one in found]
+    return [line for one in rows for line in FORMATS[name].lines(one)], len(building.refused)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
 @settings(max_examples=25)
@@ -70,11 +78,10 @@ def test_lines_are_what_was_made_of_the_rows(name: str, data: Any) -> None:
     found = data.draw(any_rows(name))
     with TemporaryDirectory() as folder:
         file, building = written(name, found, Path(folder))
-        told = len(building.refused)
-        expected = [line for row in found for line in FORMATS[name].lines(row)]
+        expected, answers = made_of(name, found)
         right = [line for line in expected if not FORMATS[name].wrong(line)]
         assert lines(file) == right
-        assert len(right) + told == len(expected)
+        assert len(right) + len(building.refused) == len(expected) + answers
         if FORMATS[name].index:
             index = lines(Path(folder) / "data.rows.jsonl")
             assert [one["line"] for one in index] == list(range(1, len(right) + 1))
@@ -103,10 +110,7 @@ def test_datasets_reads_messages_back(parquet: bool, data: Any) -> None:
     with TemporaryDirectory() as folder:
         file, building = written("trl-chat", found, Path(folder, "out"), parquet)
         expected = [
-            line
-            for row in found
-            for line in FORMATS["trl-chat"].lines(row)
-            if not FORMATS["trl-chat"].wrong(line)
+            line for line in made_of("trl-chat", found)[0] if not FORMATS["trl-chat"].wrong(line)
         ]
         assert len(expected) + len(building.refused) == sum(row.trained for row in found)
         assert parquet or trl_chat.FINE not in building.remarks

@@ -23,7 +23,9 @@ def written(
     """
     folder.mkdir(parents=True, exist_ok=True)
     building = Building(FORMATS[format])
-    building._clean = lambda row: row  # type: ignore[method-assign]
+    building._clean = (  # type: ignore[method-assign]
+        lambda row: building._right(row) if isinstance(row, ChatRow) else row
+    )
     file = DataFile(folder, "data", FORMATS[format], parquet)
     for row in rows:
         for built in building.lines(row):

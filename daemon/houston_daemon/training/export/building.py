@@ -6,7 +6,7 @@ writes decides what becomes of the export.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
@@ -91,11 +91,28 @@ class Building:
 
     def _clean(self, row: Row | ChatRow) -> Row | ChatRow | None:
         if isinstance(row, ChatRow):
-            return secrets.without_text(row)
+            return self._right(secrets.without_text(row))
         if problem := secrets.of_ids(row):
             self.refuse(row.id, problem)
             return None
         return secrets.without(row)
+
+    def _right(self, row: ChatRow) -> ChatRow:
+        """The row without weight on answers that the consumer would get wrong."""
+        wrong = {
+            at: why
+            for at, one in enumerate(row.messages)
+            if one.weight and (why := self.format.answer(one.message))
+        }
+        if not wrong:
+            return row
+        for at, why in wrong.items():
+            self.refuse(f"{row.id} step {row.messages[at].step}", why)
+        messages = tuple(
+            replace(one, weight=0.0, why=REFUSED) if at in wrong else one
+            for at, one in enumerate(row.messages)
+        )
+        return replace(row, messages=messages)
 
     def _checked(self, row: str, line: Line) -> bytes | None:
         """The line as JSON; None, and kept aside, where it is wrong."""

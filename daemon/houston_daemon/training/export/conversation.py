@@ -6,7 +6,7 @@ Consumers differ in everything else, so that each says its own messages in its o
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -58,28 +58,14 @@ def binary(weight: float) -> int | float:
     return int(weight) if weight in (0.0, 1.0) else weight
 
 
-CONTROL = re.compile(r"<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:start|end)_of_turn>|\[gMASK\]|<[se]op>")
-"""How families write the tokens that begin and end turns."""
+CONTROL = re.compile(
+    r"<[|｜](?!/?real_user)[^<>|｜\s]{1,40}[|｜]>|<(?:start|end)_of_turn>|\[gMASK\]|<[se]op>"
+)
+"""How families write the tokens that begin and end turns; none of them has a `real_user`."""
 
 
-class Control(NamedTuple):
-    """A text that a template's tokenizer takes for a token of its own."""
-
-    token: str
-    begins: str
-    """How the message begins that has it."""
-
-    @property
-    def written(self) -> str:
-        """Why an answer that is to be trained is none with it."""
-        return (
-            f"the answer that begins {self.begins!r} writes {self.token!r}, which templates make a"
-            " token that ends or begins a turn; mask that step, or export ids (trl)"
-        )
-
-
-def controls(messages: Iterable[dict[str, Any]]) -> Control | None:
-    """The first such text in messages.
+def controls(messages: Iterable[dict[str, Any]]) -> str:
+    """The first text in messages that a template's tokenizer takes for a token of its own.
 
     A rollout never does: Houston's dialects write content as letters. Whoever renders messages
     through a chat template has no such choice.
@@ -93,12 +79,25 @@ def controls(messages: Iterable[dict[str, Any]]) -> Control | None:
         for text in texts:
             # Most texts have neither, and a `find` is 50 times as fast as the pattern.
             if ("<" in text or "[gMASK]" in text) and (found := CONTROL.search(text)):
-                return Control(found[0], message["content"][:BEGINS])
-    return None
+                return found[0]
+    return ""
 
 
-BEGINS = 40
-"""Characters of a message that tell it from others."""
+def writes_token(messages: Iterable[dict[str, Any]]) -> str:
+    """Why answers cannot be trained that write such a text; empty when none does."""
+    token = controls(messages)
+    if not token:
+        return ""
+    return f"an answer writes {token!r}, which templates make a token that ends or begins a turn"
+
+
+def answer(message: Message) -> str:
+    """The same of one answer, as rows have it."""
+    try:
+        calls = with_objects(message)
+        return writes_token([{"content": message.content, "tool_calls": calls}])
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        return ""  # the line says so
 
 
 READ = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from houston_daemon.training.rows.row import ChatRow, Row
+from houston_shared.records import Message
 
 Line: TypeAlias = dict[str, Any]
 """One line of a data file: JSON values only."""
@@ -46,6 +47,8 @@ class Format:
     """What the consumer does without a word, and what to set against it."""
     columns: tuple[Column, ...]
     """Empty where the consumer reads JSON Lines only."""
+    answer: Callable[[Message], str] = lambda message: ""
+    """What the consumer would get wrong of one answer to train; the rest of its row is right."""
     only_lines: str = ""
     """Why there is no parquet file of it; empty where there is."""
     card: bool = False

@@ -9,6 +9,8 @@ from houston_shared.errors import HoustonError
 
 NAMED = 5
 """Rows that an error names with each reason."""
+REASONS = 4
+"""Reasons that it names."""
 
 
 class _Asked(Protocol):
@@ -35,22 +37,24 @@ def check(asked: _Asked, building: Building, data: File) -> None:
 
 def _mistrained(format: str, refused: Sequence[LeftOut]) -> HoustonError:
     count = len(refused)
-    what = "1 row" if count == 1 else f"{count} rows"
+    what = "1 row or step" if count == 1 else f"{count} rows or steps"
     return HoustonError(
         f"{what} cannot stand in a file for {format}: {_said(refused)}.",
         "Nothing was exported.",
-        "Correct what is named (houston verdict, another --format), or the same with --leave-out,"
-        " which names them in the manifest",
+        "Mask what is named (houston verdict), or export ids (--format trl); the same with"
+        " --leave-out goes without it and names all of it in the manifest",
     )
 
 
 def _said(rows: Sequence[LeftOut]) -> str:
-    """Rows by reason."""
+    """Rows by reason: some of them, and how many more."""
     by: dict[str, list[str]] = {}
     for one in rows:
         by.setdefault(one.why, []).append(one.row)
     parts = []
-    for why, names in by.items():
+    for why, names in list(by.items())[:REASONS]:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         parts.append(f"{', '.join(names[:NAMED])}{more}: {why.rstrip('.')}")
+    if len(by) > REASONS:
+        parts.append(f"{len(by) - REASONS} more reasons")
     return "; ".join(parts)

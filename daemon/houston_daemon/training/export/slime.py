@@ -65,8 +65,7 @@ def wrong(line: Line) -> str:
         return "its tools are no list"
     if problem := conversation.no_json_in(messages):
         return f"{problem}: slime passes over lines that it cannot read"
-    found = conversation.controls(one for one in answers if one[MASK])
-    return found.written if found else ""
+    return conversation.writes_token(one for one in answers if one[MASK])
 
 
 def remarks(line: Line) -> list[str]:
@@ -84,6 +83,7 @@ SLIME = Format(
     lines=lines,
     wrong=wrong,
     remarks=remarks,
+    answer=conversation.answer,
     traps=(
         "Flags: --input-key messages --tool-key tools --loss-mask-type qwen|qwen3|…; distill_qwen"
         " looks at the last message only.",

@@ -65,10 +65,8 @@ def wrong(line: Line) -> str:
         return "the answer to train is empty"
     if not isinstance(line["tools"], str) or not isinstance(json.loads(line["tools"]), list):
         return "its tools are no list in JSON"
-    if problem := conversation.no_json_in((*prompt, *completion)):
-        return problem
-    found = conversation.controls(completion)
-    return found.written if found else ""
+    problem = conversation.no_json_in((*prompt, *completion))
+    return problem or conversation.writes_token(completion)
 
 
 FINE = (
@@ -116,6 +114,7 @@ TRL_CHAT = Format(
     lines=lines,
     wrong=wrong,
     remarks=remarks,
+    answer=conversation.answer,
     traps=(
         "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer prompts without"
         " a word: of such a line nothing is left to train.",
