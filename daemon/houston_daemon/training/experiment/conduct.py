@@ -34,7 +34,7 @@ def opened(folder: Path, say: Callable[[str], None], seeds: int | None = None) -
     ports = stages.kept("ports", _free_ports)
     engines = {name: engine(port) for name, port in ports.items()}
     engines[MODEL] = {"kind": "vllm", **made.model.engine}
-    ground = OwnHome(folder / "ground", engines, made.at_once)
+    ground = OwnHome(folder / "ground", engines, made.at_once, made.gpus)
     if seeds is not None:
         made = recipe.with_seeds(made, seeds)
     return Run(folder, made, ground, stages, vocabulary(folder), say)

@@ -23,6 +23,9 @@ from houston_shared.wire import Guide
 
 OVER = ("finished", "failed", "cancelled")
 _LOOK_SECONDS = 0.2
+_HEAD = (
+    "[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {at_once}\n\n[hosts]\ngpus = {gpus}\n"
+)
 _TOLD = 600
 """Characters of a failing command's words that are kept."""
 
@@ -42,13 +45,18 @@ class OwnHome:
     """One home below `folder`, with its daemon and its part of this host.
 
     engines: tables of `[engines.NAME]` in its houston.toml. at_once: rollouts that run together.
+    gpus: of this machine, for its engines and trainers.
     """
 
     def __init__(
-        self, folder: Path, engines: Mapping[str, Mapping[str, Any]], at_once: int = 8
+        self,
+        folder: Path,
+        engines: Mapping[str, Mapping[str, Any]],
+        at_once: int = 8,
+        gpus: int = 0,
     ) -> None:
         self.folder = folder
-        self._at_once = at_once
+        self._head = _HEAD.format(at_once=at_once, gpus=gpus)
         self.home = Home((folder / "home").absolute())
         self._engines = engines
         self._environment = {
@@ -61,8 +69,7 @@ class OwnHome:
     def start(self) -> None:
         """Write the configuration and start the daemon; one that runs goes on."""
         self.home.path.mkdir(parents=True, exist_ok=True)
-        head = f"[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {self._at_once}\n"
-        text = head + "".join(map(_table, self._engines.items()))
+        text = self._head + "".join(map(_table, self._engines.items()))
         file = self.home.path / "houston.toml"
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")

@@ -134,6 +134,8 @@ class Recipe(Settings, frozen=True):
     at_once: Positive = 8
     """Rollouts that run together."""
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
+    gpus: Count = 0
+    """GPUs of this machine that the experiment's engine and trainer may lease."""
     minutes: Positive = 120
     """Longest time of one stage."""
 

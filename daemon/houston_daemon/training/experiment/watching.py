@@ -26,17 +26,23 @@ class Watching:
     def look(self) -> None:
         """Look at every running rollout that has a new step, and speak where it drifts."""
         for one in self._run.ground.read(rollouts.all_rollouts("", "running")):
-            if one.id in self._some and one.steps > self._looked.get(one.id, 0):
+            before = self._looked.get(one.id, 0)
+            if one.id in self._some and one.steps > before:
                 self._looked[one.id] = one.steps
-                self._at(one)
+                self._at(one, before)
 
-    def _at(self, one: rollouts.Rollout) -> None:
+    def _at(self, one: rollouts.Rollout, before: int) -> None:
+        """Judge every step after `before` as it was when it was the newest; speak once at most."""
         ground = self._run.ground
         steps = ground.steps(one.id)
         spec = ground.read(rollouts.spec(one))
         speaking = Speaking(self._run.recipe.annotator, self._solutions.of(one.id, spec))
         said = len(ground.guidance(one.id))
-        if word := speaking.word(acted(steps), step_view.seen(steps[-1]), said):
+        words = [
+            speaking.word(acted(steps[:last]), step_view.seen(steps[last - 1]), said)
+            for last in range(before + 1, len(steps) + 1)
+        ]
+        if word := next(filter(None, words), ""):
             try:
                 ground.say(one.id, word, AUTHOR)
             except HoustonError:
