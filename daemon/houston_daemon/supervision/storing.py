@@ -1,8 +1,9 @@
-"""A judge's verdicts on their way to the recorder: only what differs from before is said.
+"""Verdicts on their way to the recorder, as ranges and messages; and a judge's, all of the way.
 
-A run replaces what a judge said before, exactly: a step that is not named any more becomes
-undecided. What people said is neither read nor touched. A message that is sent again after a lost
-answer changes nothing, and a run that was broken off is completed by the next.
+Only what differs from before is said. A run replaces what a judge said before, exactly: a step that
+is not named any more becomes undecided. What people said is neither read nor touched. A message
+that is sent again after a lost answer changes nothing, and a run that was broken off is completed
+by the next.
 """
 
 import uuid
@@ -35,34 +36,37 @@ def store(
     reader: Reader,
     rollout: str,
     by: str,
-    steps: Sequence[int],
+    attempts: Mapping[int, int],
     said: Mapping[int, Said],
 ) -> int:
-    """Have the recorder keep what a judge says of `steps` of a rollout, all of them.
+    """Have the recorder keep what a judge says of the steps of a rollout.
 
-    by: `judge:` and more. said: by step; of others nothing is said any more. Returns of how many
-    steps something else is said than before. Raises DaemonNotRunning and HoustonError with the
-    daemon's words.
+    by: `judge:` and more. attempts: of every step that was judged, the one that counts. said: by
+    step; of others nothing is said any more. Returns of how many steps something else is said than
+    before. Raises DaemonNotRunning and HoustonError with the daemon's words.
     """
     before = reader.run(_before(rollout))
-    ranges = list(runs(different(before, by, steps, said)))
-    for part in _messages(ranges):
+    changed = different(before, by, attempts, said)
+    for part in parts(list(ranges(changed))):
         message = StoreVerdicts(
-            request=uuid.uuid4().hex, rollout=rollout, source="judge", by=by, steps=tuple(part)
+            request=uuid.uuid4().hex, rollout=rollout, source="judge", by=by, steps=part
         )
         send(loaded.home, message, MAYBE, f"houston verdict {rollout}")
-    return sum(one.last - one.first + 1 for one in ranges)
+    return len(changed)
 
 
 def different(
-    before: Mapping[int, Given], by: str, steps: Sequence[int], said: Mapping[int, Said]
+    before: Mapping[int, Given], by: str, attempts: Mapping[int, int], said: Mapping[int, Said]
 ) -> dict[int, Said]:
-    """By step, what is said now and was not said so before; `undecided` takes a verdict back."""
+    """By step, what is said now and was not said so before; `undecided` takes a verdict back.
+
+    What was said of an attempt that was replaced since, was not said of the step.
+    """
     found: dict[int, Said] = {}
-    for step in steps:
+    for step, attempt in attempts.items():
         now, was = said.get(step, Said("undecided")), before.get(step)
         now = Said(now.verdict, redact(now.reason)[:REASON_LIMIT])
-        if was is None:
+        if was is None or was.attempt != attempt:
             if now.verdict != "undecided":
                 found[step] = now
         elif (was.verdict, was.reason, was.by) != (*now, by):
@@ -70,27 +74,31 @@ def different(
     return found
 
 
-def runs(found: Mapping[int, Said]) -> Iterator[JudgedSteps]:
-    """The same as ranges of neighbouring steps of which the same is said."""
+def ranges(found: Mapping[int, Said]) -> Iterator[JudgedSteps]:
+    """The same as ranges of steps behind each other of which the same is said, in order."""
     numbered = enumerate(sorted(found))
     for (_, said), group in groupby(numbered, lambda one: (one[1] - one[0], found[one[1]])):
-        mine = [step for _, step in group]
-        yield JudgedSteps(first=mine[0], last=mine[-1], verdict=said.verdict, reason=said.reason)
+        steps = [step for _, step in group]
+        for at in range(0, len(steps), STEPS):
+            part = steps[at : at + STEPS]
+            yield JudgedSteps(
+                first=part[0], last=part[-1], verdict=said.verdict, reason=said.reason
+            )
 
 
-def _messages(ranges: Sequence[JudgedSteps]) -> Iterator[Sequence[JudgedSteps]]:
+def parts(found: Sequence[JudgedSteps]) -> Iterator[tuple[JudgedSteps, ...]]:
     """As many ranges at once as a message holds."""
     part: list[JudgedSteps] = []
     steps = 0
-    for one in ranges:
+    for one in found:
         size = one.last - one.first + 1
         if part and (len(part) == RANGES or steps + size > STEPS):
-            yield part
+            yield tuple(part)
             part, steps = [], 0
         part.append(one)
         steps += size
     if part:
-        yield part
+        yield tuple(part)
 
 
 def _before(rollout: str) -> Plan[dict[int, Given]]:

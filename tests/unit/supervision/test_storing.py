@@ -1,6 +1,6 @@
 """What is said again to the recorder: only what differs, in ranges as long as they can be."""
 
-from houston_daemon.supervision.storing import Said, different, runs
+from houston_daemon.supervision.storing import Said, different, ranges
 from houston_shared.store.queries.verdicts import Given
 
 BY = "judge:e template 1"
@@ -15,27 +15,32 @@ def given(step: int, verdict: str = "mask", reason: str = "why", by: str = BY) -
 def test_only_what_differs_is_said() -> None:
     before = {1: given(1), 2: given(2), 3: given(3), 4: given(4, by="judge:e template 0")}
     now = {1: MASK, 2: Said("keep"), 4: MASK, 5: MASK}
-    assert different(before, BY, range(1, 8), now) == {
+    assert different(before, BY, dict.fromkeys(range(1, 8), 1), now) == {
         2: Said("keep"),
         3: Said("undecided"),  # nothing is said of it any more
         4: MASK,  # another judge says it
         5: MASK,
     }
-    assert different(before, BY, [1], now) == {}
+    assert different(before, BY, {1: 1}, now) == {}
 
 
 def test_what_is_not_asked_about_stays_as_it_is() -> None:
-    assert different({9: given(9)}, BY, [1, 2], {}) == {}
+    assert different({9: given(9)}, BY, {1: 1, 2: 1}, {}) == {}
 
 
 def test_neighbours_of_which_the_same_is_said_are_one_range() -> None:
     found = {1: MASK, 2: MASK, 3: Said("keep"), 5: Said("keep"), 6: Said("keep"), 7: MASK}
-    assert [(one.first, one.last, one.verdict) for one in runs(found)] == [
+    assert [(one.first, one.last, one.verdict) for one in ranges(found)] == [
         (1, 2, "mask"), (3, 3, "keep"), (5, 6, "keep"), (7, 7, "mask"),
     ]  # fmt: skip
 
 
 def test_a_long_reason_is_cut_as_it_would_be_stored() -> None:
-    (one,) = different({}, BY, [1], {1: Said("mask", "x" * 5000)}).values()
+    (one,) = different({}, BY, {1: 1}, {1: Said("mask", "x" * 5000)}).values()
     before = {1: given(1, reason=one.reason)}
-    assert different(before, BY, [1], {1: Said("mask", "x" * 5000)}) == {}
+    assert different(before, BY, {1: 1}, {1: Said("mask", "x" * 5000)}) == {}
+
+
+def test_what_was_said_of_an_attempt_that_was_replaced_is_said_again() -> None:
+    assert different({1: given(1)}, BY, {1: 2}, {1: MASK}) == {1: MASK}
+    assert different({1: given(1)}, BY, {1: 2}, {}) == {}

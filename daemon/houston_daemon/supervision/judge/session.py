@@ -111,8 +111,8 @@ class Session:
 
     def _keep(self, reader: Reader, trace: Trace, by: str, verdicts: Verdicts) -> int:
         said = {step: Said(one.verdict, one.reason) for step, one in verdicts.steps.items()}
-        steps = ruling.own_steps(trace)
-        return store(self.loaded, reader, trace.rollout, by, steps, said)
+        attempts = {one.step: one.attempt for one in trace.steps if not one.inherited}
+        return store(self.loaded, reader, trace.rollout, by, attempts, said)
 
     def _progress(self, rollout: str, of: int) -> Callable[[Decided], None]:
         done = 0

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.supervision import storing
 from houston_daemon.supervision.rules import catalog, verdicts
 from houston_daemon.supervision.rules.finding import Rule
 from houston_daemon.supervision.trace import Trace
@@ -195,12 +196,12 @@ def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:
 
 
 def test_much_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "RANGES", 3)
+    monkeypatch.setattr(storing, "RANGES", 3)
     trace = traced([one for n in range(7) for one in (run(f"make {n}", code=2), run("ls"))])
     sent = verdicts.messages(trace, {})
     assert [len(one.steps) for one in sent] == [3, 3, 1]
     assert len({one.request for one in sent}) == 3
-    monkeypatch.setattr(verdicts, "STEPS", 2)
+    monkeypatch.setattr(storing, "STEPS", 2)
     trace = traced([run("make", code=2)] * 5)
     sizes = [[(one.first, one.last) for one in part.steps] for part in verdicts.messages(trace, {})]
     assert sizes == [[(1, 2)], [(3, 4)], [(5, 5)]]
