@@ -66,7 +66,7 @@ def export(home: Home, asked: Asked, to: Path) -> Exported:
     if asked.parquet:
         check_parquet()
     with Reader(home) as reader:
-        chosen = reader.run(sources.read(asked.rollouts))
+        chosen = sources.read(reader, asked.rollouts)
         held_out = split.divide([one.member for one in chosen], asked.held_out)
         place = Place(to, asked.force)
         with place.alone():
@@ -182,7 +182,7 @@ class _Work:
             counts=building.counts(),
             sources=self._sources,
             provenance="none" if none else "sandbox",
-            verdicts=self._reader.run(judged.read(asked.rollouts)),
+            verdicts=judged.read(self._reader, asked.rollouts),
             options={**asdict(asked.rows), "parquet": asked.parquet, "leave_out": asked.leave_out},
             recipe=asdict(asked.recipe),
             split={

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from houston_shared.secret_values import redact
-from houston_shared.store.plan import Plan
 from houston_shared.store.queries import verdicts
+from houston_shared.store.reader import Reader
 
 RULE = re.compile(r"\b([a-z][a-z0-9_]*@\d+)\b")
 """A rule and its version, as reasons name them."""
@@ -27,14 +27,14 @@ class Judged(msgspec.Struct, frozen=True):
     """Steps by the verdict that counts: `keep by human`, `mask by rule`, …"""
 
 
-def read(rollouts: Sequence[str]) -> Plan[Judged]:
-    """What stands on rollouts (whole ids)."""
+def read(reader: Reader, rollouts: Sequence[str]) -> Judged:
+    """What stands on rollouts (whole ids); a short read each."""
     rules: Counter[str] = Counter()
     judges: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     people = 0
     for rollout in rollouts:
-        for given in (yield from verdicts.standing(rollout)).values():
+        for given in reader.run(verdicts.standing(rollout)).values():
             counts[f"{given[0].verdict} by {given[0].source}"] += 1
             for one in given:
                 people += one.source == "human"

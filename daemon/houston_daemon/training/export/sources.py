@@ -8,6 +8,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import lineage, progress, rollouts
 from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.store.reader import Reader
 
 _MODEL = ("model", "url", "kind")
 """What tells the model of an engine's settings, the first that is there."""
@@ -59,13 +60,14 @@ def named(
     return sorted(set(found))
 
 
-def read(ids: Sequence[str]) -> Plan[list[Chosen]]:
-    """The rollouts of these whole ids, in their order."""
-    found = []
-    for id in ids:
-        one = yield from rollouts.rollout(id)
-        found.append(Chosen(one, (yield from _base(one)), (yield from _past(one.id))))
-    return found
+def read(reader: Reader, ids: Sequence[str]) -> list[Chosen]:
+    """The rollouts of these whole ids, in their order; a short read each."""
+    return [reader.run(_chosen(id)) for id in ids]
+
+
+def _chosen(id: str) -> Plan[Chosen]:
+    one = yield from rollouts.rollout(id)
+    return Chosen(one, (yield from _base(one)), (yield from _past(one.id)))
 
 
 def _past(id: str) -> Plan[int]:
