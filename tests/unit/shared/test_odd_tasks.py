@@ -25,6 +25,11 @@ REFUSED = [
     ('instructions_file = "a\\u0000b"', "NUL"),
     ("gpus = {local = -1}", "gpus.local"),
     ('evaluate.command = "/"', "no program"),
+    ('rules = {error_patterns = ["("]}', "no regular expression"),
+    ('rules = {guidance = [{said = "x", action = "["}]}', "no regular expression"),
+    ('rules = {only = ["blind_edit"], off = ["after_best"]}', "not given together"),
+    ('rules = {off = ["no_such_rule"]}', "There is no rule 'no_such_rule'"),
+    ('rules = {packages = ["not_there"]}', "There is no rule 'not_there'"),
     ('evaluate = {command = "true", required = ["\\u0000"]}', "NUL"),
 ]
 
