@@ -46,8 +46,9 @@ def write(model: Any, tokenizer_folder: Path, out: Path, precision: Precision, n
         writer.close()
         beside.rename(out)
     except OSError as problem:
-        beside.unlink(missing_ok=True)
         raise HoustonError(f"{out} cannot be written: {problem}.", "Nothing was kept.") from problem
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def compare(model: Any, tokenizer_folder: Path, file: Path) -> float:

@@ -1,0 +1,236 @@
+"""Training runs, policies and activations at the recorder: what holds, what is refused, and what a
+new rollout samples with."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from houston_shared import wire
+from houston_shared.records import RolloutSpec
+from houston_shared.store.bodies_training import PolicyRegistered
+from houston_shared.store.queries import rollouts
+from houston_shared.store.reader import Reader
+from tests.support.recorder_client import Person, Station, spec
+
+BASE = PolicyRegistered(
+    by="", name="policy@2", kind="lora", base="/models/base", base_hash="b", hash="h2",
+    folder="policy@2", parent="policy@1", files={"adapter_model.safetensors": "f"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def person(station: Station) -> Person:
+    return station.person()
+
+
+def ready(station: Station, name: str, **more: Any) -> PolicyRegistered:
+    """A policy whose files lie in the home."""
+    folder = station.home.path / "policies" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lineage.json").write_text("{}")
+    return msgspec.structs.replace(BASE, **{"name": name, "folder": name, "hash": name, **more})
+
+
+def register(station: Station, person: Person, name: str, **more: Any) -> Any:
+    said = ready(station, name, **more)
+    return person.ask(wire.RegisterPolicy(request=os.urandom(4).hex(), policy=said))
+
+
+def activate(station: Station, person: Person, policy: str, ok: bool = True) -> int:
+    asked = wire.ActivatePolicy(request=os.urandom(4).hex(), engine="e", policy=policy)
+    seq = int(person.ask(asked).seq)
+    station.recorder.activation_ended(seq, ok, "" if ok else "no")
+    return seq
+
+
+def queued(station: Station, person: Person, **more: Any) -> RolloutSpec:
+    """The spec of a rollout that is queued now, as its worker will get it."""
+    (id,) = person.ask(
+        wire.StartRollouts(
+            request=os.urandom(4).hex(), specs=(msgspec.structs.replace(spec("e"), **more),)
+        )
+    ).rollouts
+    with Reader(station.home) as reader:
+        found = reader.run(rollouts.spec(reader.run(rollouts.rollout(id))))
+    assert found is not None
+    return found
+
+
+def test_the_base_is_number_one_of_what_is_trained_from_it(
+    station: Station, person: Person
+) -> None:
+    register(station, person, "policy@2")
+    register(station, person, "policy@3", parent="policy@2")
+    rows = station.query("SELECT name, kind, parent, hash FROM policies ORDER BY number")
+    assert rows == [
+        ("policy@1", "base", "", "b"),
+        ("policy@2", "lora", "policy@1", "policy@2"),
+        ("policy@3", "lora", "policy@2", "policy@3"),
+    ]
+    again = register(station, person, "policy@2")
+    assert isinstance(again, wire.Done), "said again, it is the same"
+    assert len(station.query("SELECT 1 FROM policies")) == 3
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "another base": ("policy@4", {"base_hash": "other"}, "another base model"),
+    "a parent that is not there": ("policy@4", {"parent": "policy@9"}, "no policy 'policy@9'"),
+    "a number that is taken": ("policy@2", {"hash": "else"}, "a policy policy@2 already"),
+    "the base's number": ("policy@1", {}, "a policy policy@1 already"),
+    "a base of its own": ("new@2", {"kind": "base"}, "by what is trained from it"),
+    "a folder that is another's": ("policy@4", {"folder": "policy@2"}, "no folder policies"),
+    "a name that leaves the home": ("../policy@4", {}, "no policy's name"),
+    "the word for own models": ("base@2", {}, "cannot name a policy"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_lineage_that_does_not_hold_is_refused(
+    station: Station, person: Person, name: str
+) -> None:
+    register(station, person, "policy@2")
+    policy, more, why = REFUSED[name]
+    before = station.query("SELECT * FROM policies")
+    said = register(station, person, policy, **more)
+    assert isinstance(said, wire.Denied)
+    assert why in said.cause
+    assert station.query("SELECT * FROM policies") == before
+
+
+def test_full_weights_may_be_the_base_of_what_follows(station: Station, person: Person) -> None:
+    register(station, person, "policy@2", kind="full", hash="full")
+    said = register(station, person, "policy@3", base_hash="full", parent="policy@2")
+    assert isinstance(said, wire.Done)
+
+
+def test_a_new_rollout_samples_with_what_is_active_as_it_is_queued(
+    station: Station, person: Person
+) -> None:
+    register(station, person, "policy@2")
+    register(station, person, "policy@3")
+    assert queued(station, person).policy == ""
+    activate(station, person, "policy@2")
+    found = queued(station, person)
+    folder = str(station.home.path / "policies" / "policy@2")
+    assert (found.policy, found.engine) == ("policy@2", "e")
+    assert found.engine_settings["adapters"] == {"policy@2": folder}
+    activate(station, person, "policy@3", ok=False)
+    assert queued(station, person).policy == "policy@2", "a failed activation changes nothing"
+    assert queued(station, person, policy="base").policy == ""
+    assert queued(station, person, policy="policy@2").policy == "policy@2"
+    said = person.ask(
+        wire.StartRollouts(
+            request="x", specs=(msgspec.structs.replace(spec("e"), policy="policy@3"),)
+        )
+    )
+    assert "never was given policy@3" in said.cause
+    assert queued(station, person, engine="other").policy == "", "another engine's business"
+
+
+def test_full_weights_are_sampled_from_on_an_engine_of_their_own(
+    station: Station, person: Person
+) -> None:
+    register(station, person, "policy@2", kind="full")
+    activate(station, person, "policy@2")
+    command = ["vllm", "serve", "/models/base", "--port", "{port}"]
+    settings = {"kind": "vllm", "port": 8000, "gpus": 2, "command": command}
+    found = queued(station, person, engine_settings=settings)
+    folder = str(station.home.path / "policies" / "policy@2")
+    assert (found.engine, found.policy) == ("policy@2", "policy@2")
+    assert found.engine_settings == {
+        "kind": "vllm", "port": 0, "gpus": 2, "model": folder, "own_policy": "policy@2",
+        "command": ["vllm", "serve", folder, "--port", "{port}"],
+    }  # fmt: skip
+
+
+def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
+    for number in (2, 3, 4):
+        register(station, person, f"policy@{number}")
+
+    def back() -> Any:
+        asked = wire.ActivatePolicy(request=os.urandom(4).hex(), engine="e", rollback=True)
+        done = person.ask(asked)
+        if isinstance(done, wire.Done):
+            station.recorder.activation_ended(done.seq, True)
+            return queued(station, person).policy
+        return done.cause
+
+    assert "nothing but its own model" in back()
+    activate(station, person, "policy@2")
+    activate(station, person, "policy@3")
+    activate(station, person, "policy@3")
+    activate(station, person, "policy@4")
+    assert [back(), back()] == ["policy@3", "policy@2"]
+    activate(station, person, "policy@4")
+    assert [back(), back()] == ["policy@2", ""]
+    assert "nothing but its own model" in back()
+
+
+def test_one_activation_at_a_time_and_the_same_request_is_one(
+    station: Station, person: Person
+) -> None:
+    register(station, person, "policy@2")
+    asked = wire.ActivatePolicy(request="one", engine="e", policy="policy@2")
+    first = person.ask(asked)
+    assert person.ask(asked) == first
+    other = person.ask(wire.ActivatePolicy(request="two", engine="e", policy="policy@2"))
+    assert "just being given policy@2" in other.cause
+    station.recorder.activation_ended(first.seq, True, unloaded=("policy@9",))
+    station.recorder.activation_ended(first.seq, False, "too late")
+    assert station.query("SELECT state, reason FROM activations") == [("active", "")]
+    said = person.ask(wire.ActivatePolicy(request="three", engine="e", policy="policy@7"))
+    assert "no policy 'policy@7'" in said.cause
+
+
+def start(station: Station, person: Person, run: str, **more: Any) -> Any:
+    Path(station.home.path / "training" / run).mkdir(parents=True, exist_ok=True)
+    return person.ask(wire.StartTraining(**{"request": run, "run": run, **more}))
+
+
+def states(station: Station) -> list[tuple[Any, ...]]:
+    return station.query("SELECT id, state, starts, reason FROM training_runs ORDER BY queued_at")
+
+
+def test_a_training_run_from_queue_to_end(station: Station, person: Person) -> None:
+    first = start(station, person, "sft-1")
+    assert start(station, person, "sft-1") == first, "the same request"
+    said = start(station, person, "sft-1", request="other")
+    assert "a training run sft-1 already (queued)" in said.cause
+    station.recorder.training_moved("sft-1", "queued", "waits for 1 GPU")
+    station.recorder.training_moved("sft-1", "running", start=True)
+    station.recorder.training_moved("sft-1", "running", start=True)
+    assert states(station) == [("sft-1", "running", 2, "")]
+    person.ask(wire.CancelTraining(run="sft-1"))
+    assert station.query("SELECT cancelling FROM training_runs") != [("",)]
+    station.recorder.training_moved("sft-1", "cancelled")
+    station.recorder.training_moved("sft-1", "failed", "too late")
+    assert states(station) == [("sft-1", "cancelled", 2, "")]
+    again = start(station, person, "sft-1", request="again")
+    assert isinstance(again, wire.Done), "it may be asked for once more"
+    assert station.query("SELECT state, cancelling, ended_at FROM training_runs") == [
+        ("queued", "", None)
+    ]
+
+
+def test_runs_that_nobody_could_start_are_refused(station: Station, person: Person) -> None:
+    for run, why in (("../x", "cannot name"), ("", "cannot name")):
+        assert why in person.ask(wire.StartTraining(request="r", run=run)).cause
+    said = person.ask(wire.StartTraining(request="r", run="nowhere"))
+    assert "no folder training/nowhere" in said.cause
+    said = start(station, person, "sft-1", parent="policy@9")
+    assert "no policy 'policy@9'" in said.cause
+    assert "no training run 'x'" in person.ask(wire.CancelTraining(run="x")).cause
+
+
+def test_who_trains_alone_says_how_it_stands(station: Station, person: Person) -> None:
+    start(station, person, "sft-1", alone=True)
+    person.ask(wire.TrainingMoved(run="sft-1", state="running"))
+    assert "beside the daemon" in person.ask(wire.CancelTraining(run="sft-1")).cause
+    person.ask(wire.TrainingMoved(run="sft-1", state="failed", reason="memory"))
+    assert states(station) == [("sft-1", "failed", 1, "memory")]
+    start(station, person, "sft-2")
+    said = person.ask(wire.TrainingMoved(run="sft-2", state="finished"))
+    assert "child of the daemon" in said.cause

@@ -1,0 +1,92 @@
+"""Files of a policy: what counts as one, what engines take it, and a folder that is whole or not
+there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.policies import files, hashing
+from houston_shared import policy_names
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store.bodies_training import PolicyRegistered
+
+SAID = PolicyRegistered(by="", name="p@2", kind="lora", base="b", base_hash="b", hash="h")
+ENGINES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "plain": ({"r": 16}, ("embedded", "token", "vllm")),
+    "as large as ours takes": ({"r": 64}, ("embedded", "token", "vllm")),
+    "too large for vLLM": ({"r": 128}, ("embedded",)),
+    "a layer is too large": ({"r": 8, "rank_pattern": {"q_proj": 96}}, ("embedded",)),
+    "whole modules beside it": ({"r": 8, "modules_to_save": ["lm_head"]}, ("embedded",)),
+    "DoRA": ({"r": 8, "use_dora": True}, ("embedded",)),
+    "with biases": ({"r": 8, "bias": "lora_only"}, ("embedded",)),
+}
+
+
+def adapter(folder: Path, **config: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **config}))
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_which_engines_take_an_adapter(tmp_path: Path, name: str) -> None:
+    config, engines = ENGINES[name]
+    found = files.weights(adapter(tmp_path / "a", **config))
+    assert (found.kind, found.engines) == ("lora", engines)
+
+
+def test_what_is_no_policy_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HoustonError, match="neither an adapter"):
+        files.weights(tmp_path)
+    with pytest.raises(HoustonError, match="of the kind 'IA3'"):
+        files.weights(adapter(tmp_path / "a", peft_type="IA3"))
+    (tmp_path / "a" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8}')
+    (tmp_path / "a" / "adapter_model.safetensors").unlink()
+    with pytest.raises(HoustonError, match="holds no adapter_model"):
+        files.weights(tmp_path / "a")
+
+
+def test_a_folder_is_whole_or_not_there_and_belongs_to_who_was_first(tmp_path: Path) -> None:
+    source = adapter(tmp_path / "a", r=8)
+    target = tmp_path / "policies" / "p@2"
+    files.place(source.iterdir(), target, SAID)
+    assert {file.name for file in target.iterdir()} == {*files.ADAPTER, files.LINEAGE}
+    (source / "adapter_model.safetensors").write_bytes(b"others")
+    with pytest.raises(FileExistsError):
+        files.place(source.iterdir(), target, SAID)
+    assert (target / "adapter_model.safetensors").read_bytes() == b"weights"
+    assert [one.name for one in target.parent.iterdir()] == ["p@2"], "nothing half is left"
+
+
+def test_a_model_is_known_by_its_content(tmp_path: Path) -> None:
+    home, one, other = Home(tmp_path / "home"), tmp_path / "one", tmp_path / "other"
+    home.path.mkdir()
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(b"w" * 1000)
+        (folder / "README.md").write_text(str(folder))
+    first = hashing.model_hash(one, home)
+    assert hashing.model_hash(other, home) == hashing.model_hash(other) == first
+    (other / "model.safetensors").write_bytes(b"w" * 999 + b"x")
+    assert hashing.model_hash(other, home) != first
+    assert hashing.model_hash(one, home) == first
+    with pytest.raises(HoustonError, match="no weights"):
+        hashing.model_hash(home.path)
+
+
+NAMES = {"policy@2": True, "a.b-c@10": True, "policy@0": False, "policy": False, "../x@2": False,
+         "@2": False, "policy@2@3": False, "-a@2": False, "policy@02": False}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_policies(name: str) -> None:
+    if NAMES[name]:
+        assert str(policy_names.parse(name)) == name
+    else:
+        with pytest.raises(HoustonError):
+            policy_names.parse(name)

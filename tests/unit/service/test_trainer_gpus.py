@@ -1,0 +1,65 @@
+"""GPUs of trainers: leased like everybody's; an engine's only where both sides share."""
+
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.service.gpus import GpuLedger
+from houston_daemon.service.trainer_gpus import TrainerGpus
+from houston_shared.config import Configuration, Engine, Hosts, Loaded
+from houston_shared.home import Home
+
+CASES: dict[str, tuple[int, bool, dict[str, tuple[int, bool]], tuple[str, ...], str, bool]] = {
+    # wanted, share; engine: GPUs, shared; engines that run; what is said; whether it waits
+    "nothing is wanted": (0, False, {}, (), "", False),
+    "free ones": (2, False, {}, (), "", False),
+    "more than there are": (3, False, {}, (), "asks for 3 GPUs and this host has 2", False),
+    "one is an engine's, one is free": (1, False, {"big": (1, False)}, ("big",), "", False),
+    "both are an engine's": (
+        1, False, {"big": (2, False)}, ("big",), "by engine big: train with --share-gpus", False,
+    ),
+    "both share": (2, True, {"big": (2, True)}, ("big",), "", False),
+    "the engine does not share": (
+        1, True, {"big": (2, False)}, ("big",), "set `engines.big.gpus_shared`", False,
+    ),
+    "an engine that sees all": (
+        1, False, {}, ("blind",), "engine blind leases no GPU and sees all of them", False,
+    ),
+    "beside one that sees all, as asked": (1, True, {}, ("blind",), "", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_who_gets_which(tmp_path: Path, name: str) -> None:
+    wanted, share, held, running, why, waits = CASES[name]
+    engines = {"big": Engine(kind="vllm", gpus=2), "blind": Engine(kind="vllm")}
+    loaded = Loaded(Configuration(hosts=Hosts(gpus=2), engines=engines), Home(tmp_path), "x")
+    ledger = GpuLedger(tmp_path / "gpus.json", {"local": 2})
+    for engine, (count, shared) in held.items():
+        assert isinstance(ledger.lease(f"engine:{engine}", {"local": count}, shared), dict)
+    gpus = TrainerGpus(loaded, ledger, lambda: running)
+    said = gpus.lease("sft-1", wanted, share)
+    if not why:
+        assert said is None
+        assert len(gpus.of("sft-1")) == wanted
+        assert gpus.visible("sft-1")["CUDA_VISIBLE_DEVICES"].count(",") == max(0, wanted - 1)
+        gpus.free("sft-1")
+        assert gpus.of("sft-1") == ()
+    else:
+        assert said is not None
+        assert why in said.why
+        assert said.waits is waits
+
+
+def test_it_waits_for_a_rollout(tmp_path: Path) -> None:
+    loaded = Loaded(Configuration(hosts=Hosts(gpus=1)), Home(tmp_path), "x")
+    ledger = GpuLedger(tmp_path / "gpus.json", {"local": 1})
+    ledger.lease("rollout:r", {"local": 1})
+    gpus = TrainerGpus(loaded, ledger, lambda: ())
+    said = gpus.lease("sft-1", 1, False)
+    assert said is not None
+    assert said.waits
+    assert "used by rollout r" in said.why
+    assert gpus.visible("sft-1")["CUDA_VISIBLE_DEVICES"] == "", "it sees none"
+    ledger.release("rollout:r")
+    assert gpus.lease("sft-1", 1, False) is None
