@@ -15,10 +15,10 @@ import msgspec
 
 from houston_daemon.training.export import card, judged, manifest, refusal, sources, split
 from houston_daemon.training.export.building import Building, Built
-from houston_daemon.training.export.files import DataFile, Spool, check_parquet
+from houston_daemon.training.export.files import UNFINISHED, DataFile, Spool, check_parquet
 from houston_daemon.training.export.formats import choose_format
 from houston_daemon.training.export.manifest import File, Manifest, Source
-from houston_daemon.training.export.place import Place
+from houston_daemon.training.export.place import SPOOL, Place
 from houston_daemon.training.export.recipe import Recipe
 from houston_daemon.training.export.sources import Chosen
 from houston_daemon.training.export.split import HeldOut
@@ -107,7 +107,7 @@ class _Work:
         files = [self._file("data")]
         if self._held_out:
             files.append(self._file("held_out"))
-        spool = None if self._asked.recipe.as_made else Spool(self._folder / "spool.unfinished")
+        spool = None if self._asked.recipe.as_made else Spool(self._folder / (SPOOL + UNFINISHED))
         for one in self._chosen:
             held = one.rollout.task in self._held_out
             for built in self._lines(one, held):

@@ -22,6 +22,8 @@ OURS = tuple(
     f"{stem}.{kind}" for stem in ("data", "held_out") for kind in ("jsonl", "parquet", "rows.jsonl")
 )
 """Names that an export's files may have, beside its page and its manifest."""
+SPOOL = "spool"
+"""Of a recipe that changes the order, until all lines are there."""
 NOTHING = "Nothing was exported."
 
 
@@ -131,7 +133,7 @@ class Place:
         return True
 
     def _tidy(self) -> None:
-        for name in OURS:
+        for name in (*OURS, SPOOL):
             (self.folder / (name + UNFINISHED)).unlink(missing_ok=True)
         whole = (self.folder / manifest.NAME).exists()
         if whole or not any((self.folder / name).exists() for name in OURS):
