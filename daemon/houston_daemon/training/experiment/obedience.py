@@ -18,7 +18,7 @@ from houston_daemon.training.experiment.orders import Order, Orders, Part, as_js
 from houston_daemon.training.experiment.own_home import OwnHome
 from houston_daemon.training.experiment.stages import Begun
 
-A_TASK = 40
+A_TASK = 24
 """Most orders whose files share a workspace."""
 STEPS = 3
 """Steps of a measured rollout: one before the order is heard, one that follows it, one spare."""

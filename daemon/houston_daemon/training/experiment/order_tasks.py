@@ -30,7 +30,7 @@ steps = {steps}
 minimum_steps = {steps}
 active_seconds = 900
 answer_tokens = {answer_tokens}
-observation_tokens = 400
+observation_tokens = 240
 command_seconds = 5
 sleep_seconds = 1
 
