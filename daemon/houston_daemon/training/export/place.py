@@ -141,7 +141,7 @@ class Place:
 
     def _other(self) -> HoustonError:
         return HoustonError(
-            f"Another export lies in {self.folder}: its rollouts, verdicts or options differ.",
+            f"Another export lies in {self.folder}: its rollouts, how far they are, verdicts or options differ.",
             NOTHING,
             "Name another folder with --out; --force replaces it",
         )
