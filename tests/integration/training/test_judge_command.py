@@ -42,6 +42,9 @@ def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made.home.mkdir()
     (made.home / "houston.toml").write_text(
         f'[engines.jury]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\nwindow = 40000\n'
+        f'[engines.keyed]\nkind = "chat"\nurl = "{server.url}"\nmodel = "m"\n'
+        'api_key_env = "NO_SUCH_KEY"\n'
+        f'[engines.bare]\nkind = "token"\nurl = "{server.url}"\nmodel = "m"\nwindow = 9000\n'
         '[judge]\nengine = "jury"\nprice_prompt = 2.0\nprice_sampled = 8.0\ncurrency = "EUR"\n'
     )
     made.start()
@@ -222,6 +225,8 @@ REFUSED = {
     "no such rollout": (("nothing-like-it",), 1, "nothing-like-it"),
     "an engine that plays": (("R", "--engine", "script:x"), 78, "plays a file"),
     "no such engine": (("R", "--engine", "other"), 78, "There is no engine 'other'"),
+    "a key that is not set": (("R", "--engine", "keyed"), 78, "NO_SUCH_KEY, which holds the key"),
+    "no tokenizer": (("R", "--engine", "bare"), 78, "its tokenizer is not known"),
     "no such template": (("R", "--template", "none.md"), 78, "none.md"),
     "a window too small": (("R", "--window", "600"), 78, "too small"),
 }
@@ -234,7 +239,7 @@ def test_what_cannot_be_done_is_said(
     words, code, said = REFUSED[name]
     asked = len(server.asked)
     done = station.run("judge", *(plain if word == "R" else word for word in words), code=code)
-    assert said in done.stderr
+    assert said in done.stderr and "rollout waits" not in done.stderr
     assert len(server.asked) == asked
 
 

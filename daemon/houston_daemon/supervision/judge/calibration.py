@@ -28,7 +28,8 @@ class Calibration(NamedTuple):
     masked: int
     """Of these, masked by people."""
     by: Mapping[str, Agreement]
-    """Each rule as `name@version`, all rules together, the judge, and what would count without
+    """Each rule as `name@version`, all rules together, the judge (each by its name where there are
+    several), and what would count without
     people: the judge, or the rules where no judge spoke."""
 
 
@@ -52,6 +53,9 @@ def calibrate(reader: Reader, rollouts: Sequence[str]) -> Calibration:
         before = len(people)
         people += _compared(reader, rollout, pairs)
         used += len(people) > before
+    judges = [name for name in pairs if name.startswith(f"{JUDGE}:")]
+    if len(judges) == 1:
+        del pairs[judges[0]]  # the same as `judge`
     by = {name: compare(found) for name, found in pairs.items()}
     return Calibration(used, len(people), sum(people), by)
 
@@ -60,7 +64,7 @@ def _compared(reader: Reader, rollout: str, pairs: Pairs) -> Iterator[bool]:
     """Whether people masked, for each of a rollout's own steps that they judged."""
     standing = reader.run(verdicts.standing(rollout))
     said = {
-        step: {one.source: one.verdict == "mask" for one in given}
+        step: {one.source: one for one in given}
         for step, given in standing.items()
         if any(one.source == "human" for one in given)
     }
@@ -73,13 +77,15 @@ def _compared(reader: Reader, rollout: str, pairs: Pairs) -> Iterator[bool]:
     for step, sources in sorted(said.items()):
         if step not in mine:
             continue
-        people = sources["human"]
+        people = sources["human"].verdict == "mask"
         hits = {f"{one.rule}@{one.version}" for one in found.get(step, ())}
         for name in names:
             pairs[name].append((name in hits, people))
         pairs[RULES].append((bool(hits), people))
-        judge = sources.get("judge")
-        if judge is not None:
-            pairs[JUDGE].append((judge, people))
-        pairs[BEFORE_PEOPLE].append((bool(hits) if judge is None else judge, people))
+        masks = bool(hits)
+        if judge := sources.get("judge"):
+            masks = judge.verdict == "mask"
+            pairs[JUDGE].append((masks, people))
+            pairs[judge.by].append((masks, people))
+        pairs[BEFORE_PEOPLE].append((masks, people))
         yield people

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from houston_daemon.rollout.tokens import Characters, Tokens
 from houston_daemon.supervision.judge.asking import Desk
 from houston_daemon.supervision.judge.late import LateEngine
 from houston_daemon.supervision.judge.serving import Place
+from houston_shared.errors import ConfigurationError
 
 UNKNOWN_WINDOW = 32_768
 """Taken for a chat endpoint whose window nobody says."""
@@ -45,6 +47,13 @@ async def at(
 
 
 def _engine(place: Place, ask: bool) -> Engine:
+    key = str(place.settings.get("api_key_env") or "")
+    if key and key not in os.environ:
+        raise ConfigurationError(
+            f"The variable {key}, which holds the key of engine {place.name!r}, is not set here.",
+            "Nothing was judged.",
+            f"export {key}=…",
+        )
     if not place.child:
         return choose_engine(place.settings, None, place.name)
     if ask and place.running():
@@ -68,11 +77,18 @@ def made(
         engine=engine,
         model=_model(engine, settings),
         window=min(own, window) if window else own,
-        tokens=Tokens(tokenizer_file(settings)) if exact else Characters(),
+        tokens=_tokens(settings) if exact else Characters(),
         dialect=choose_dialect(str(settings.get("dialect") or "chatml-json")) if exact else None,
         policy=policy,
         reasoning=bool(settings.get("reasoning")) and not exact,
     )
+
+
+def _tokens(settings: Mapping[str, Any]) -> Tokens:
+    try:
+        return Tokens(tokenizer_file(settings))
+    except ConfigurationError as problem:
+        raise ConfigurationError(problem.cause, "Nothing was judged.", problem.next) from None
 
 
 def _configured(settings: Mapping[str, Any]) -> int:
@@ -80,7 +96,7 @@ def _configured(settings: Mapping[str, Any]) -> int:
     try:
         folder = Path(tokenizer_file(settings)).parent
         found = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
-    except (OSError, ValueError):
+    except (OSError, ValueError, ConfigurationError):
         return 0
     return found if isinstance(found, int) else 0
 
