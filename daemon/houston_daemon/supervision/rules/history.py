@@ -2,11 +2,11 @@
 and every run of a script.
 
 Contents are followed through edits of lines; of a file that the agent did not write itself, only
-what it put into it is known.
+what it put into it is known. What a shell script of the agent's runs, is run by who runs that.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from houston_daemon.supervision.attention.window import CallSeen
 from houston_daemon.supervision.rules import shell
@@ -50,6 +50,10 @@ class Ran:
     """The whole command."""
     seen: CallSeen
     result: Result
+    source: Wrote | None = None
+    """The script that it runs, where the agent wrote that."""
+    within: Wrote | None = None
+    """The agent's shell script whose line it is; None where the call gives it."""
 
     @property
     def script(self) -> str:
@@ -58,11 +62,13 @@ class Ran:
 
 
 Event = Wrote | Ran
+Files = dict[tuple[str, str], Wrote]
+"""By host and path, the newest state of a file."""
 
 
 def history(trace: Trace) -> list[Event]:
     """Everything that was written and run."""
-    files: dict[tuple[str, str], str] = {}
+    files: Files = {}
     return [
         event
         for record, seen in zip(trace.steps, trace.seen, strict=True)
@@ -95,31 +101,57 @@ def follow(events: list[Event], fault: Callable[[Wrote], str]) -> Iterator[Findi
                     yield Finding(event.step, f"runs {path} of step {step}, which {why}")
 
 
-def _events(
-    step: int, call: CallSeen, result: Result, files: dict[tuple[str, str], str]
-) -> Iterator[Event]:
+def _events(step: int, call: CallSeen, result: Result, files: Files) -> Iterator[Event]:
     if call.name == COMMAND and call.kind == "command":
         text = str(call.arguments.get("command", ""))
         command, place = shell.read(text), host(call)
         for one in command.texts:
-            key = (place, one.path)
-            files[key] = (files.get(key, "") if one.appended else "") + one.content
-            yield Wrote(step, place, one.path, files[key], one.content, "shell")
+            before = files.get((place, one.path)) if one.appended else None
+            content = (before.content if before else "") + one.content
+            yield _kept(Wrote(step, place, one.path, content, one.content, "shell"), files)
         for simple in command.simple:
-            yield Ran(step, place, simple, text, call, result)
+            source = _source(place, simple.script, files)
+            ran = Ran(step, place, simple, text, call, result, source)
+            yield ran
+            yield from _inside(ran, files)
     elif call.success and call.fields.get("change"):
         yield _written(step, call, files)
 
 
-def _written(step: int, call: CallSeen, files: dict[tuple[str, str], str]) -> Wrote:
+def _inside(ran: Ran, files: Files) -> Iterator[Ran]:
+    """The lines of a shell script that the agent wrote; scripts within those are not read."""
+    if ran.source is None or not ran.script.endswith(".sh"):
+        return
+    for one in shell.read(ran.source.content).simple:
+        simple = one._replace(environment={**ran.simple.environment, **one.environment})
+        source = _source(ran.host, simple.script, files)
+        yield replace(ran, simple=simple, source=source, within=ran.source)
+
+
+def _source(host: str, script: str, files: Files) -> Wrote | None:
+    """The agent's own file that a script is; the newest where several may be."""
+    if not script:
+        return None
+    there = (one for (place, _), one in reversed(files.items()) if place == host)
+    return next((one for one in there if shell.same(one.path, script)), None)
+
+
+def _written(step: int, call: CallSeen, files: Files) -> Wrote:
     path = shell.normal(str(call.fields.get("path", "")))
     put, how = str(call.arguments.get("content", "")), str(call.fields["change"])
     key = (host(call), path)
+    before = files.get(key)
+    content = put
     if how == "edited":
-        files[key] = _edited(files.get(key), call, put)
-    else:
-        files[key] = put
-    return Wrote(step, key[0], path, files[key], put, how)
+        content = _edited(before.content if before else None, call, put)
+    return _kept(Wrote(step, key[0], path, content, put, how), files)
+
+
+def _kept(wrote: Wrote, files: Files) -> Wrote:
+    """The newest state of its file, behind all others."""
+    files.pop((wrote.host, wrote.path), None)
+    files[wrote.host, wrote.path] = wrote
+    return wrote
 
 
 def _edited(before: str | None, call: CallSeen, put: str) -> str:

@@ -1,15 +1,14 @@
 """Commands that train, or are given GPUs: which GPUs each uses, as far as the words say it.
 
-Inside of shell scripts that the agent wrote it reads on; of a Python script it reads which GPUs it
-takes by itself. What a configuration file says is not known.
+Lines of the agent's shell scripts are runs like others (`history`); of a Python script it reads
+which GPUs it takes by itself. What a configuration file says is not known.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from houston_daemon.supervision.attention.window import cut
-from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.history import Event, Ran, Wrote
 from houston_daemon.supervision.rules.shell import Simple
 
@@ -51,41 +50,27 @@ class Use(NamedTuple):
     aside: bool
     """Whether its own command leaves it running in the background."""
     words: str
-    file: "Source | None"
+    file: Wrote | None
     """The file of the agent that says so, where that is not the command itself."""
-
-
-class Source(NamedTuple):
-    """A script as it was when it was run."""
-
-    step: int
-    """The step that wrote it."""
-    path: str
-    content: str
-
-
-Scripts = dict[tuple[str, str], Source]
 
 
 def uses(events: Iterable[Event], more: Iterable[str]) -> list[Use]:
     """Every run that trains or is given GPUs, in order. more: patterns of commands that train."""
     patterns = [re.compile(one, re.I) for one in more]
-    scripts: Scripts = {}
     sessions: dict[tuple[str, str], str] = {}
     found: list[Use] = []
     for event in events:
         if isinstance(event, Wrote):
-            path = shell.normal(event.path)
-            scripts[event.host, path] = Source(event.step, path, event.content)
             continue
         session = (event.host, str(event.seen.arguments.get("session_id", "main")))
         if not event.simple.words or event.simple.program == "export":
-            for devices in _exported(event.simple):
+            for devices in _exported(event.simple) if event.within is None else ():
                 sessions[session] = devices
-            continue
-        for simple, file in _inside(event, scripts):
-            seen = simple.environment.get(VISIBLE, sessions.get(session))
-            found.append(_use(event, simple, seen, file, patterns))
+        elif event.source is None or not event.script.endswith(
+            ".sh"
+        ):  # its lines come by themselves
+            seen = event.simple.environment.get(VISIBLE, sessions.get(session))
+            found.append(_use(event, seen, patterns))
     return [use for use in found if use.trains or use.gpus is not None]
 
 
@@ -99,37 +84,12 @@ def _exported(simple: Simple) -> Iterator[str]:
         yield simple.environment[VISIBLE]
 
 
-def _inside(event: Ran, scripts: Scripts) -> Iterator[tuple[Simple, Source | None]]:
-    """A run, or the commands of the shell script that it runs, with the file that says so."""
-    source = _source(event.host, event.script, scripts)
-    if source is None or not event.script.endswith(".sh"):
-        yield event.simple, source
-        return
-    for one in shell.read(source.content).simple:
-        if one.words:
-            inherited: Mapping[str, str] = {**event.simple.environment, **one.environment}
-            yield one._replace(environment=inherited), source
-
-
-def _source(host: str, script: str, scripts: Scripts) -> Source | None:
-    if not script:
-        return None
-    there = (one for (place, _), one in scripts.items() if place == host)
-    return next((one for one in there if shell.same(one.path, script)), None)
-
-
-def _use(
-    event: Ran,
-    simple: Simple,
-    devices: str | None,
-    file: Source | None,
-    patterns: list[re.Pattern[str]],
-) -> Use:
+def _use(event: Ran, devices: str | None, patterns: list[re.Pattern[str]]) -> Use:
+    simple = event.simple
     words = " ".join(simple.words)
-    code = file.content if file is not None and file.path.endswith(".py") else ""
+    code = event.source.content if event.source is not None else ""
     if taken := _TAKES.search(code):
         devices = taken[1]
-    shell_file = file if file is not None and not code else None
     prefix = f"{VISIBLE}={devices} " if devices is not None else ""
     return Use(
         step=event.step,
@@ -141,7 +101,7 @@ def _use(
         small=bool(_SMALL.search(words)),
         aside=bool(_ASIDE.search(event.command)),
         words=cut(prefix + words),
-        file=file if taken else shell_file,
+        file=event.source if taken else event.within,
     )
 
 

@@ -73,6 +73,9 @@ SLOW: dict[str, Case] = {
     "from its creation to every run": (
         [create("gen.py", HF), run("python gen.py"), run("ls"), run("bash -c 'python gen.py'")],
         GPUS, {1, 2, 4}),
+    "run by a shell script of the agent's": (
+        [create("gen.py", HF), create("all.sh", "ls\npython gen.py --k 1\n"), run("bash all.sh")],
+        GPUS, {1, 3}),
     "an edit makes it so": ([create("gen.py", "x = 1\n"), run("python gen.py"),
                              edit("gen.py", HF, 1, 1), run("python gen.py")], GPUS, {3, 4}),
     "an edit mends it": ([create("gen.py", HF), edit("gen.py", VLLM, 1, 3), run("python gen.py")],
