@@ -141,7 +141,8 @@ class Place:
 
     def _other(self) -> HoustonError:
         return HoustonError(
-            f"Another export lies in {self.folder}: its rollouts, how far they are, verdicts or options differ.",
+            f"Another export lies in {self.folder}: of other rollouts, with other options, or made"
+            " before a step or a verdict came.",
             NOTHING,
             "Name another folder with --out; --force replaces it",
         )
