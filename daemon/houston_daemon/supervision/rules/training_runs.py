@@ -66,9 +66,7 @@ def uses(events: Iterable[Event], more: Iterable[str]) -> list[Use]:
         if not event.simple.words or event.simple.program == "export":
             for devices in _exported(event.simple) if event.within is None else ():
                 sessions[session] = devices
-        elif event.source is None or not event.script.endswith(
-            ".sh"
-        ):  # its lines come by themselves
+        elif event.source is None or not event.script.endswith(".sh"):  # else its lines come
             seen = event.simple.environment.get(VISIBLE, sessions.get(session))
             found.append(_use(event, seen, patterns))
     return [use for use in found if use.trains or use.gpus is not None]
