@@ -2,8 +2,6 @@
 against the engine's limit. The embedded server with SmolLM2 and adapters made by hand."""
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from houston_daemon.engines.model import model_path
 from tests.engines.adapters import make_adapter
 from tests.support.ledger import Ledger
-from tests.support.station import Station
+from tests.support.station import Station, alive
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -138,20 +136,6 @@ def test_more_live_versions_than_the_engine_holds_are_refused_with_who_uses_them
     station.run("rollout", "cancel", three, "--wait")
 
 
-def test_a_restarted_engine_gets_its_adapters_again(station: Station) -> None:
-    """The server has forgotten them; the rollout's worker loads its own once more."""
-    activate(station, "policy@2")
-    task = quick(station, "long", 60)
-    rollout = start(station, task)
-    station.until(lambda: station.closed(rollout) >= 1, 120, "a step")
-    (state,) = (station.home / "run/engines").glob("embedded.json")
-    os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
-    before = station.closed(rollout)
-    station.until(lambda: station.closed(rollout) > before, 200, "steps after the kill")
-    assert sampled_by(station, rollout) == {"policy@2"}
-    station.run("rollout", "cancel", rollout, "--wait")
-
-
 def test_an_engine_with_another_model_is_refused(station: Station, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -200,3 +184,26 @@ def test_the_home_is_sound_and_says_what_happened(station: Station) -> None:
     shown = station.json("policy", "show", "policy@2")[0]
     assert {one["state"] for one in shown["activations"]} == {"active"}
     assert set(shown["files"]) == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_full_weights_have_an_engine_of_their_own_that_ends_with_their_use(
+    station: Station, tmp_path: Path
+) -> None:
+    station.run("policy", "activate", "base")
+    merged = tmp_path / "merged"
+    station.run("policy", "merge", "policy@2", "--out", str(merged))
+    (row,) = station.json("policy", "import", str(merged), "--base", str(model_path()))
+    full = row["policy"]
+    assert activate(station, full)["state"] == "active"
+    rollout = start(station, quick(station, "one"))
+    shown = station.ended(rollout)
+    assert (shown["state"], shown["engine"]) == ("finished", full)
+    assert sampled_by(station, rollout) == {full}
+    (status,) = station.json("daemon", "status")
+    assert status["engines"][full] == "ready"
+    assert status["policies"] == {"embedded": full}
+    (state,) = (station.home / "run/engines").glob("policy*.json")
+    server = int(json.loads(state.read_text())["pid"])
+    station.run("policy", "rollback")
+    station.until(lambda: not alive(server), 60, "nobody uses it any more")
+    assert full not in station.json("daemon", "status")[0]["engines"]
