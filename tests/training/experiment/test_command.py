@@ -1,0 +1,82 @@
+"""The command: killed in the middle it goes on with what it began."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.training.experiment import conduct
+from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
+from houston_shared.store.queries import rollouts
+
+RECIPE = """
+name = "killed"
+arms = ["base"]
+
+[model]
+engine = {engine}
+
+[orders]
+held_out = 4
+"""
+
+
+def slow(seen: Conversation) -> Turn:
+    """Three steps of it take longer than a test needs to kill."""
+    threading.Event().wait(0.5)
+    return Turn("", "list_files", {"path": "."})
+
+
+def houston(*words: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "houston_shared.command", *words]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a run, whose daemon is stopped whatever happened."""
+    folder = tmp_path / "run"
+    yield folder
+    if (folder / "recipe.toml").is_file():
+        conduct.opened(folder, lambda line: None).ground.stop()
+
+
+def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_path: Path) -> None:
+    with Endpoint(slow) as endpoint:
+        table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in engine(endpoint.port).items())
+        recipe = tmp_path / "killed.toml"
+        recipe.write_text(RECIPE.replace("{engine}", f"{{ {table} }}"))
+        words = ("experiment", str(recipe), "--out", str(run))
+        first = houston(*words)
+        try:
+            begun, end = run / "stages" / "measure-base-1.begun.json", time.monotonic() + 120
+            while not begun.is_file() and time.monotonic() < end and first.poll() is None:
+                time.sleep(0.02)
+            assert begun.is_file(), first.communicate()
+        finally:
+            first.send_signal(signal.SIGKILL)
+            first.communicate()
+        again = houston(*words)
+        told = again.communicate(timeout=60)
+        assert again.returncode == 2
+        assert "holds a run of an experiment" in told[1]
+        last = houston(*words, "--resume")
+        told = last.communicate(timeout=200)
+        assert last.returncode == 0, told[1]
+    assert Path(told[0].strip()) == run / "report" / "report.md"
+    text = (run / "report" / "report.md").read_text(encoding="utf-8")
+    assert f"`houston {' '.join(words)}`" in text
+    assert "0 of 4, 0% [0%, 49%]" in text
+    ground = conduct.opened(run, lambda line: None).ground
+    found = ground.read(rollouts.all_rollouts())
+    assert [one.state for one in found] == ["finished"] * 4
+    assert all(len(ground.guidance(one.id)) == 1 for one in found)
