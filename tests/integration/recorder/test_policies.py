@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.records import RolloutSpec
 from houston_shared.store.bodies_training import PolicyRegistered
@@ -234,3 +235,19 @@ def test_who_trains_alone_says_how_it_stands(station: Station, person: Person) -
     start(station, person, "sft-2")
     said = person.ask(wire.TrainingMoved(run="sft-2", state="finished"))
     assert "child of the daemon" in said.cause
+
+
+def test_what_leaked_into_training_can_be_erased_but_not_its_names(
+    station: Station, person: Person
+) -> None:
+    register(station, person, "policy@2", recipe={"note hunter2hunter2": "hunter2hunter2"})
+    start(station, person, "sft-1")
+    station.recorder.training_moved("sft-1", "failed", "the key hunter2hunter2 is wrong")
+    seqs = tuple(seq for (seq,) in station.query("SELECT seq FROM events WHERE rollout = ''"))
+    done = person.ask(wire.EraseBodies(rollout="", seqs=seqs, text="hunter2hunter2"))
+    assert isinstance(done, wire.Done)
+    assert states(station)[0][3] == "the key [erased] is wrong"
+    assert not station.query("SELECT 1 FROM events WHERE instr(body, 'hunter2hunter2')")
+    said = person.ask(wire.EraseBodies(rollout="", seqs=seqs, text="policy@2"))
+    assert "a word of Houston's own" in said.cause
+    assert verify(station.home).findings == ()

@@ -24,6 +24,7 @@ from houston_daemon.recorder.upkeep.verify_replay import Replay
 from houston_shared.errors import ExitCode
 from houston_shared.secret_values import redact
 from houston_shared.store import blobs, bodies, chain, schema
+from houston_shared.store.bodies_training import TYPES as TRAINING
 from houston_shared.store.in_order import OF_ROLLOUT
 from houston_shared.wire import Done, EraseBodies
 
@@ -36,7 +37,8 @@ NAMED = "SELECT 1 FROM events WHERE blob = ? LIMIT 1"
 """Whether an event names a blob."""
 _RECENT = 1_000
 """Events: an erasure whose daemon died before it removed the files is among so many newest."""
-_OF_NONE = ("meta", "tasks", "policies", "training_runs", "activations")
+_TRAINING = ("policies", "training_runs", "activations")
+_OF_NONE = ("meta", "tasks", *_TRAINING)
 _OWN = [table for table in TABLES if table not in _OF_NONE]
 """Tables whose rows belong to one rollout."""
 
@@ -66,6 +68,8 @@ def erase(store: Store, message: EraseBodies, author: Author) -> Done:
         return Done(seq=store.journal.seq)
     if left and message.rollout:
         derive_again(store, message.rollout)
+    elif left:
+        derive_training_again(store)
     files = tuple(dict.fromkeys(one.blob for one in left if one.blob))
     body = bodies.Erased(
         by=author.by,
@@ -199,6 +203,31 @@ def derive_again(store: Store, rollout: str) -> None:
         with _overwriting(store.connection):
             for table in _OWN:
                 _copy(scratch, store.connection, table, rollout)
+    finally:
+        scratch.close()
+
+
+def derive_training_again(store: Store) -> None:
+    """Write the derived rows of what is trained anew: their reasons may hold somebody's words."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        schema.migrate(scratch)
+        replay = Replay(store.home, scratch, Findings())
+        marks = ", ".join("?" * len(TRAINING))
+        rows = store.connection.execute(
+            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
+            f" WHERE {OF_ROLLOUT} AND kind IN ({marks}) ORDER BY seq",
+            ("", *TRAINING),
+        )
+        for row in rows:
+            replay.one(Event(*row[:7]), *row[7:])
+        with _overwriting(store.connection):
+            for table in _TRAINING:
+                found = scratch.execute(f"SELECT * FROM {table}").fetchall()
+                store.connection.execute(f"DELETE FROM {table}")
+                if found:
+                    places = ", ".join("?" * len(found[0]))
+                    store.connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
     finally:
         scratch.close()
 

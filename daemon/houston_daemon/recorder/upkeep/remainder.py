@@ -12,7 +12,7 @@ import msgspec
 
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, ForkBody, Head, Intent, Record, Result
-from houston_shared.store import bodies
+from houston_shared.store import bodies, bodies_training
 from houston_shared.store.journal import ERASED
 from houston_shared.wire import encode
 
@@ -20,9 +20,21 @@ SPARED = frozenset({"erased", "repaired"})
 """Kinds that vouch for others and are never erased."""
 _NUMBERS = frozenset({"overall_score", "state", "seconds", "counted", "total_results"})
 """Fields of a result that derived rows are made from."""
+_NAMED = ("name", "kind", "base", "hash", "folder", "parent", "run", "engine", "policy", "state")
+"""Fields by which runs, policies and activations are told apart."""
 _IDS = ("token_ids", "new_prompt_ids")
 _TEXTS = frozenset(
-    {"arguments", "fields", "parameters", "tools", "shortened", "engine_settings", "tool_settings"}
+    {
+        "arguments",
+        "fields",
+        "parameters",
+        "tools",
+        "shortened",
+        "engine_settings",
+        "tool_settings",
+        "recipe",
+        "metrics",
+    }
 )
 """Members whose keys are anybody's words."""
 
@@ -51,8 +63,8 @@ def redact(kind: str, data: bytes, text: str) -> bytes:
     """
     left = encode(_without(msgspec.msgpack.decode(data), text))
     try:
-        msgspec.msgpack.decode(left, type=bodies.TYPES[kind])
-        gone = text.encode() not in left
+        now = msgspec.msgpack.decode(left, type=bodies.TYPES[kind])
+        gone = text.encode() not in left and _same(kind, data, now)
     except msgspec.MsgspecError:
         gone = False
     if not gone:
@@ -62,6 +74,14 @@ def redact(kind: str, data: bytes, text: str) -> bytes:
             "Erase the whole step: houston rollout erase R --step N",
         )
     return left
+
+
+def _same(kind: str, data: bytes, now: Record) -> bool:
+    """Whether a training run, a policy or an activation is still called what it was."""
+    if kind not in bodies_training.TYPES:
+        return True
+    before = msgspec.msgpack.decode(data, type=bodies.TYPES[kind])
+    return all(getattr(before, name, None) == getattr(now, name, None) for name in _NAMED)
 
 
 def holds(data: bytes, text: str) -> bool:
