@@ -5,6 +5,7 @@ with transformers where vLLM should sample.
 import re
 from collections.abc import Iterator
 
+from houston_daemon.supervision.attention.window import CallSeen
 from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.finding import Finding
 from houston_daemon.supervision.rules.history import Event, Ran, Wrote, follow, history
@@ -27,7 +28,8 @@ _FOR_TRAINING = re.compile(
 )
 """What serves the rollout of training data (APOLLO, appendix E: such a script is kept)."""
 _LOADS = re.compile(
-    r"\bAutoModel(?:For(?:CausalLM|Seq2SeqLM|Vision2Seq|ImageTextToText))?\.from_pretrained|\bpipeline\(\s*[\"']text-?2?\w*gen"
+    r"\bAutoModel(?:For(?:CausalLM|Seq2SeqLM|Vision2Seq|ImageTextToText))?\.from_pretrained"
+    r"|\bpipeline\(\s*[\"']text-?2?\w*gen"
 )
 _SAMPLES = re.compile(r"\.generate\(|\bpipeline\(")
 _TRAINS = re.compile(r"\bTrainer\b|Trainer\(|\.backward\(|\boptim(?:izer)?\b|\bloss\b")
@@ -47,10 +49,10 @@ def ignored_script(trace: Trace, settings: Rules) -> Iterator[Finding]:
     events = history(trace)
     for event in events:
         if isinstance(event, Ran):
-            name = event.script.rpartition("/")[2]
+            name = _name(event.script)
             (failed.discard if event.seen.success else failed.add)(name)
             ran |= {path for path in faults if shell.same(path, event.script)}
-        elif instead := _instead(event, given, failed, settings):
+        elif instead := _instead(event, given, failed):
             faults.setdefault(event.path, instead)
 
     def fault(wrote: Wrote) -> str:
@@ -86,44 +88,46 @@ def _has_vllm(trace: Trace, settings: Rules) -> bool:
 def _given(trace: Trace, settings: Rules) -> dict[str, str]:
     """Scripts that the task gives, as far as the rollout shows: file names, each with a path.
 
-    Named by the instructions or the settings, or there before the agent wrote one of that name.
+    Named by the settings, or by the instructions where it was not for the agent to create it, or
+    there before the agent wrote one of that name.
     """
-    named = [*settings.provided, *_SCRIPT.findall(trace.instructions)]
-    given = {path.rpartition("/")[2]: shell.normal(path) for path in named}
     own: set[str] = set()
     written: dict[int, list[str]] = {}
+    created: set[str] = set()
     for event in history(trace):
         if isinstance(event, Wrote):
             written.setdefault(event.step, []).append(event.name)
+            created |= {event.path} if event.how == "created" else set()
+    named = map(shell.normal, _SCRIPT.findall(trace.instructions))
+    told = [path for path in named if not any(_there(one, path) for one in created)]
+    given = {_name(path): shell.normal(path) for path in (*settings.provided, *told)}
     for record, seen in zip(trace.steps, trace.seen, strict=True):
         for result, call in zip(record.results, seen.calls, strict=True):
-            for path in _shown(call.kind, call.fields, call.arguments, result.text):
-                name = path.rpartition("/")[2]
-                if call.success and name not in own:
-                    given.setdefault(name, shell.normal(path))
+            for path in _shown(call, result.text):
+                if call.success and _name(path) not in own:
+                    given.setdefault(_name(path), shell.normal(path))
         own |= set(written.get(record.step, ()))
     return given
 
 
-def _shown(kind: str, fields: object, arguments: object, text: str) -> list[str]:
+def _shown(call: CallSeen, text: str) -> list[str]:
     """Scripts that an observation shows to be there."""
-    path = fields.get("path", "") if isinstance(fields, dict) else ""
-    if ".py" not in text and ".sh" not in text and kind != "file":
+    path = str(call.fields.get("path", ""))
+    if call.kind == "file":
+        return [] if call.fields.get("change") else _SCRIPT.findall(path)
+    if ".py" not in text and ".sh" not in text:
         return []
-    if kind == "file":
-        change = fields.get("change") if isinstance(fields, dict) else ""
-        return [] if change else _SCRIPT.findall(str(path))
-    if kind in ("listing", "found"):
-        folder = f"{path}/" if kind == "listing" and path not in (".", "") else ""
+    if call.kind in ("listing", "found"):
+        folder = f"{path}/" if call.kind == "listing" and path not in (".", "") else ""
         return [f"{folder}{one}" for one in _SCRIPT.findall(text)]
-    if kind == "command" and isinstance(arguments, dict):
-        simple = shell.read(str(arguments.get("command", ""))).simple
+    if call.kind == "command":
+        simple = shell.read(str(call.arguments.get("command", ""))).simple
         if any(one.program in ("ls", "find", "tree") for one in simple):
             return _SCRIPT.findall(text.partition("\n")[2])
     return []
 
 
-def _instead(event: Event, given: dict[str, str], failed: set[str], settings: Rules) -> str:
+def _instead(event: Event, given: dict[str, str], failed: set[str]) -> str:
     """The given script that a new file stands for; empty where it stands for none."""
     if not isinstance(event, Wrote) or event.how not in ("created", "shell"):
         return ""
@@ -135,11 +139,15 @@ def _instead(event: Event, given: dict[str, str], failed: set[str], settings: Ru
             continue
         stem = name.rpartition(".")[0]
         uses = re.search(
-            rf"\b{re.escape(name)}|\b(?:import|from)\s+[\w.]*\b{stem}\b", event.content
+            rf"\b{re.escape(name)}|\b(?:import|from)\s+[\w.]*\b{re.escape(stem)}\b", event.content
         )
         if not uses and name not in failed:
             return path
     return ""
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _there(path: str, given: str) -> bool:

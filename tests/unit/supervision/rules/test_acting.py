@@ -55,6 +55,9 @@ IGNORED: dict[str, Case] = {
     "the given one fails": (
         [run("python scripts/inference.py", code=1), OWN, RUN_OWN], GIVEN, set()),
     "nothing is given": ([OWN, RUN_OWN], {}, set()),
+    "the instructions ask for it": (
+        [create("solve.py"), run("python solve.py"), create("solve_v2.py"),
+         run("python solve_v2.py")], {"_instructions": "Write solve.py."}, set()),
     "its own, written anew": ([create("inference.py"), OWN, RUN_OWN], {}, set()),
     "another purpose": ([create("plot_inference_times.py"), run("python plot_inference_times.py")],
                         GIVEN, set()),
