@@ -53,6 +53,18 @@ def test_rendered_rows_are_the_ledgers_where_nothing_drifted(
     assert [[one.step for one in row.messages if one.weight] for row in chats] == trained
 
 
+def test_reasoning_that_the_rollout_did_not_have_is_rendered(
+    stage: Stage, family: dict[str, Family]
+) -> None:
+    played = stage.play(family["glm45"], TURNS[:2])
+    (row,) = stage.rows(played, RowOptions(reasoning=True))
+    assert row.source == "rendered"
+    text = Tokens(row.tokenizer).decode(row.token_ids)
+    assert "<think></think>" not in text, "answers open for reasoning"
+    (same_as_it_ran,) = stage.rows(played, RowOptions(reasoning=False))
+    assert same_as_it_ran.source == "ledger"
+
+
 def test_the_same_tokenizer_by_another_path_is_no_reason_to_render(
     stage: Stage, family: dict[str, Family], tmp_path: Path
 ) -> None:

@@ -85,7 +85,7 @@ def test_what_an_answer_weighs(case: Case) -> None:
 def test_whose_verdict_it_was_is_told() -> None:
     assert weigh(step("judge", "mask"), GOOD, RowOptions()).by == "judge"
     assert weigh(step("human"), GOOD, RowOptions()).by == "human"
-    assert weigh(step(), GOOD, RowOptions()).by == ""
+    assert weigh(step(), GOOD, RowOptions()).by == "not judged"
     assert weigh(step("judge"), STOPPED, RowOptions()).by == "", "no verdict counts there"
 
 

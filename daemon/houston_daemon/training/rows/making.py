@@ -40,7 +40,7 @@ def token_rows(
     plan = reader.run(reading.plan(rollout, beside))
     if plan.head is None:
         return
-    strip, own = _thoughts(plan, options) == "strip", _own(plan.head, options)
+    strip, own = _thoughts(plan, options) == "strip", _own(plan, plan.head, options)
     if own and not strip:
         yield from tokens.rows(reader, plan, options)
     else:
@@ -63,9 +63,11 @@ def _thoughts(plan: RolloutPlan, options: RowOptions) -> Thoughts:
     return "strip" if "strip" in (plan.thoughts, options.thoughts) else "keep"
 
 
-def _own(head: Head, options: RowOptions) -> bool:
+def _own(plan: RolloutPlan, head: Head, options: RowOptions) -> bool:
     """Whether the rollout's own ids are those of the dialect and tokenizer that are trained."""
     if head.token_ids is None or options.dialect not in ("", head.dialect):
+        return False
+    if options.reasoning not in (None, plan.reasoning):
         return False
     return not options.tokenizer or _same(_file(options.tokenizer), Path(head.tokenizer))
 

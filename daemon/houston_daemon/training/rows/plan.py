@@ -14,6 +14,8 @@ from houston_shared.store.queries.verdicts import Given
 
 INTERRUPTED = "interrupted"
 """How a sample ends that a person cut."""
+UNJUDGED = "not judged"
+"""Stands for the source of a verdict where there is none."""
 _WHY_INTERRUPTED = "interrupted by a person: what was sampled is no action"
 _WHY_CUT = "cut at its limit of tokens: it has no stop token"
 _WHY_UNSTOPPED = "ended without a stop token of its dialect"
@@ -150,8 +152,8 @@ def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
     if answer.malformed:
         return Weight(0.0, f"no action: {answer.malformed}", "")
     if options.unjudged == "mask":
-        return Weight(0.0, "not judged", "")
-    return Weight(1.0, "", "")
+        return Weight(0.0, UNJUDGED, "")
+    return Weight(1.0, "", UNJUDGED)
 
 
 def weigh_summary(answer: Answer, options: RowOptions) -> Weight:

@@ -52,8 +52,8 @@ class Span:
     guided: bool
     """Whether a grammar decided some of its tokens."""
     by: str = ""
-    """Whose verdict it was: `human`, `judge` or `rule`; empty where nobody judged the step, or
-    where no verdict counts (a summary, an interruption, a step that another row trains)."""
+    """Whose verdict it was: `human`, `judge` or `rule`; `not judged` where it is trained although
+    nobody judged it; empty where no verdict counts (a summary, an interruption, a copy)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
