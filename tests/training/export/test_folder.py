@@ -12,7 +12,7 @@ from houston_daemon.training.export.formats import FORMATS
 from houston_daemon.training.export.recipe import choose_recipe
 from houston_daemon.training.export.split import HeldOut
 from houston_daemon.training.rows.row import RowOptions
-from houston_shared import secret_values
+from houston_shared import secret_values, wire
 from houston_shared.errors import HoustonError
 from tests.training.export.conftest import SECRET, Scene
 from tests.training.export.writing import lines
@@ -253,3 +253,18 @@ def test_ids_that_hold_a_secret_are_refused_and_texts_are_redacted(
     finally:
         monkeypatch.undo()
         secret_values.redactor.cache_clear()
+
+
+def test_a_rollout_whose_texts_are_gone(scene: Scene, tmp_path: Path) -> None:
+    """It is named and refused beside sound ones; left out, the manifest says which and why."""
+    gone = scene.stage.play(scene.short.engine.family, scene.short.engine.turns[:2])
+    ((seq,),) = scene.stage.rig.query(
+        "SELECT seq FROM events WHERE rollout = ? AND step = 2 AND kind = 'sample'", gone.id
+    )
+    scene.stage.rig.ask(wire.EraseBodies(rollout=gone.id, seqs=(seq,)))
+    ids = tuple(sorted((*scene.ids, gone.id)))
+    with pytest.raises(HoustonError, match=f"{gone.id}: Step 2 of rollout {gone.id} was erased"):
+        export(scene.home, Asked(ids), tmp_path / "out")
+    done = export(scene.home, Asked(ids, leave_out=True), tmp_path / "out")
+    assert [one.row for one in done.manifest.left_out] == [gone.id]
+    assert {line["rollout"] for line in lines(tmp_path / "out" / "data.jsonl")} == set(scene.ids)
