@@ -40,9 +40,7 @@ def _by_solution(run: Run, rollout: str, solutions: Solutions) -> list[int]:
     steps = run.ground.steps(rollout)
     stands = progress(solutions.of(rollout, spec), acted(steps))
     off = [step.step for step, good in zip(steps, stands.on_the_way, strict=True) if not good]
-    for first, last in ranges(off):
-        words = ("verdict", rollout, f"{first}-{last}", "mask", "--reason", REASON)
-        run.ground.run(*words, "--as", AUTHOR)
+    run.ground.mask(rollout, ranges(off), REASON, AUTHOR)
     return off
 
 

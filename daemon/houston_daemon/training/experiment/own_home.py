@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from houston_shared.guidance_id import new_id
 from houston_shared.home import Home
 from houston_shared.sending import send
 from houston_shared.store.plan import Plan
-from houston_shared.store.queries import guidance, rollouts, scores, steps
+from houston_shared.store.queries import guidance, progress, rollouts, scores, steps
 from houston_shared.store.reader import Reader
-from houston_shared.wire import Guide
+from houston_shared.wire import GiveVerdicts, Guide, JudgedSteps
 
 OVER = ("finished", "failed", "cancelled")
 _LOOK_SECONDS = 0.2
@@ -114,6 +115,22 @@ class OwnHome:
         message = Guide(id=new_id(), rollout=rollout, text=text, claimed=author)
         send(self.home, message, "It may have been queued.", f"houston guidance {rollout}")
         return message.id
+
+    def mask(
+        self, rollout: str, ranges: Sequence[tuple[int, int]], reason: str, author: str
+    ) -> None:
+        """Give the verdict `mask` on ranges of steps, as `houston verdict` does."""
+        said = tuple(JudgedSteps(first=a, last=b, verdict="mask", reason=reason) for a, b in ranges)
+        message = GiveVerdicts(
+            request=uuid.uuid4().hex,
+            rollout=rollout,
+            steps=said,
+            seen=self.read(progress.last_seq(rollout)),
+            claimed=author,
+        )
+        if said:
+            look = f"houston verdict {rollout}"
+            send(self.home, message, "The verdicts may have been kept.", look)
 
     def wait(
         self, some: Iterable[str], seconds: float, look: Callable[[], None] | None = None
