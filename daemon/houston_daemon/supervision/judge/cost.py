@@ -70,7 +70,8 @@ class Cost:
         about = "about " if self.about else ""
         said = (
             f"{self.windows} windows, {self.cached} of them from the cache; "
-            f"{self.requests} requests with {about}{self.prompt_tokens:,} prompt and "
+            f"{self.requests} requests, {self.unusable} answers of no use, with "
+            f"{about}{self.prompt_tokens:,} prompt and "
             f"{self.sampled_tokens:,} sampled tokens in {self.seconds:.1f} s"
         )
         price = self.price(settings)

@@ -85,7 +85,8 @@ def _in_turn(before: Sequence[int], after: Sequence[int]) -> Iterator[int]:
 def _line(trace: Trace, place: int) -> str:
     one = trace.seen[place]
     done = [f"{call.words}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls]
-    return harmless(f"{one.step}: {'; '.join(done) or one.malformed or 'no call'}")
+    said = "; ".join(done) or one.malformed or "no call"
+    return harmless(f"{one.step}: {' '.join(said.split())}")
 
 
 def _best(scores: Iterator[Scored]) -> str:
