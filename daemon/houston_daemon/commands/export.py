@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="folder to write (exports/ of the home)"
     )
     parser.add_argument("--parquet", action="store_true", help="data.parquet, not data.jsonl")
-    _rows(parser)
+    row_arguments(parser)
     recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
     parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
     parser.add_argument("--seed", type=whole(), default=0, help="of shuffling and of the split")
@@ -53,7 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def _rows(parser: argparse.ArgumentParser) -> None:
+def row_arguments(parser: argparse.ArgumentParser) -> None:
+    """How rows are made, for who trains on them at once, too."""
     parser.add_argument(
         "--overlap",
         choices=("once", "paper"),
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     asked = Asked(
         rollouts=tuple(ids),
         format=arguments.format,
-        rows=_options(arguments),
+        rows=row_options(arguments),
         recipe=choose_recipe(arguments.recipe, arguments.seed),
         held_out=read_held_out(arguments.held_out, arguments.seed),
         parquet=arguments.parquet,
@@ -108,7 +109,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     return int(ExitCode.DONE)
 
 
-def _options(arguments: argparse.Namespace) -> RowOptions:
+def row_options(arguments: argparse.Namespace) -> RowOptions:
+    """What `row_arguments` was given."""
     tokenizer = str(Path(arguments.tokenizer).absolute()) if arguments.tokenizer else ""
     return RowOptions(
         overlap=arguments.overlap,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.commands.export import row_arguments, row_options
 from houston_daemon.training.sft import asking, following, launch, progress, recipe
 from houston_daemon.training.sft.finishing import manifest_hash
 from houston_daemon.training.sft.run_folder import RunFolder
@@ -35,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help="tasks of R that are not trained on, and whose loss is taken; or a share, as 0.2",
     )
+    row_arguments(parser)
     parser.add_argument(
         "--recipe",
         default="small",
@@ -102,6 +104,7 @@ def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
             arguments.rollouts,
             arguments.data,
             arguments.held_out,
+            row_options(arguments),
             arguments.recipe,
             settings,
             arguments.name,

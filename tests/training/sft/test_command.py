@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
 
+from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.sft import asking
 from houston_shared.config import load
 from houston_shared.errors import HoustonError
 from houston_shared.policy_names import training_folder
+from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
 from tests.training.sft import tiny
 
@@ -23,23 +26,46 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.save_model(tmp_path_factory.mktemp("base"))
 
 
-def test_under_the_daemon_it_becomes_a_policy(station: Station, base: Path) -> None:
-    """And the home tells of it: the run, the version, where it comes from."""
-    data = tiny.write(station.folder / "data", tiny.rows())
-    (data / "manifest.json").write_text(json.dumps({"base": [str(base)]}))
+ACTIONS = Path(__file__).parents[3] / "docs" / "actions.md"
+"""Text like that of a rollout's head, which would be long in bytes."""
+STEPS: list[dict[str, Any]] = [
+    {"thought": "look", "calls": [{"name": "list_files", "arguments": {"path": "."}}]},
+    {"thought": "read", "calls": [{"name": "open_file", "arguments": {"path": "README.md"}}]},
+    {"thought": "done", "calls": [{"name": "create_file", "arguments": {
+        "filename": "answer.txt", "content": "hi\n"}}]},
+]  # fmt: skip
+
+
+def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
+    """Rows are rendered for the model that is trained; the home tells what became of them."""
+    base = tiny.save_model(station.folder / "base", vocab_size=2200, max_position_embeddings=32_768)
+    tokenizer = Path(small_tokenizer(base, [ACTIONS.read_text()], 2000))
     station.start()
-    words = ("train", "sft", "--data", str(data), "--name", "counter", *FAST)
+    rollouts = station.rollout(station.task(sandbox="none"), station.script(STEPS), 2)
+    for one in rollouts:
+        station.ended(one)
+    station.run("verdict", rollouts[0], "2", "mask", "--reason", "it knew already")
+    words = ("train", "sft", *rollouts, "--base", str(base), "--name", "reader", *FAST)
+    words += ("--dialect", "chatml-json", "--set", "steps=2", "--set", "max_length=32768")
     done = station.run(*words, "--json", timeout=280)
     (told,) = (json.loads(line) for line in done.stdout.splitlines())
-    assert told["state"] == "finished" and told["policy"] == "counter@2"
-    assert told["result"]["rows"] == len(tiny.LENGTHS)
-    assert "step 6 of 6" in done.stderr
+    assert told["state"] == "finished" and told["policy"] == "reader@2", done.stderr
+    folder = Path(told["folder"])
+    exported = [json.loads(line) for line in (folder / "data" / "data.jsonl").open()]
+    text = Tokenizer.from_file(str(tokenizer))
+    taught = [text.decode([id for id in row["labels"] if id != -100]) for row in exported]
+    assert "it knew already" not in "".join(taught)
+    assert sum("README.md" in one for one in taught) == 1, "the masked step taught nothing"
+    assert told["result"]["rows"] == len(exported) == 2
+    assert "step 2 of 2" in done.stderr
     (run,) = station.json("train", "list")
-    assert run["state"] == "finished" and run["policy"] == "counter@2"
-    listed = {one["policy"]: one for one in station.json("policy", "list")}
-    assert set(listed) == {"counter@1", "counter@2"}
-    made = station.home / "policies" / "counter@2" / "adapter_model.safetensors"
-    assert made.read_bytes() == (Path(told["output"]) / made.name).read_bytes()
+    assert run["state"] == "finished" and run["policy"] == "reader@2"
+    assert {one["policy"] for one in station.json("policy", "list")} == {"reader@1", "reader@2"}
+    made = station.home / "policies" / "reader@2" / "adapter_model.safetensors"
+    assert made.read_bytes() == (folder / "output" / made.name).read_bytes()
+    lineage = json.loads((made.parent / "lineage.json").read_text())
+    assert lineage["run"] == told["run"] and lineage["base"] == str(base)
+    assert lineage["metrics"]["rows"] == 2
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -67,7 +93,7 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
     change, manifest, said = REFUSED[case]
     data = tiny.write(tmp_path / "data", tiny.rows())
     (data / "manifest.json").write_text(json.dumps(manifest))
-    plain = asking.Wanted((), data, (), "small", (f"base={base}",), "policy")
+    plain = asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
     loaded = load(str(tmp_path / "home"), None)
     with pytest.raises(HoustonError) as refused:
         asking.new(loaded, plain._replace(**change))
@@ -79,7 +105,9 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
 def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base: Path) -> None:
     data = tiny.write(tmp_path / "data", tiny.rows())
     loaded = load(str(tmp_path / "home"), None)
-    made = asking.new(loaded, asking.Wanted((), data, (), "small", (f"base={base}",), "policy"))
+    made = asking.new(
+        loaded, asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
+    )
     run = made.path.name
     with pytest.raises(HoustonError, match="learning_rate cannot change"):
         asking.again(loaded, run, ["learning_rate=1"])

@@ -4,6 +4,7 @@ import hashlib
 import secrets
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ class Wanted(NamedTuple):
     rollouts: Sequence[str]
     data: Path | None
     held_out: Sequence[str]
+    rows: RowOptions
     recipe: str
     settings: Sequence[str]
     name: str
@@ -63,7 +65,7 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
     beside = RunFolder(training_folder(loaded.home) / f".{run}")
     beside.path.mkdir(parents=True)
     try:
-        rollouts = _data(loaded, wanted, beside)
+        rollouts = _data(loaded, wanted, found.base, beside)
         manifest = run_folder.manifest(beside.data)
         found = _filled(found, manifest)
         _check(found, manifest)
@@ -107,8 +109,11 @@ def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
     return made
 
 
-def _data(loaded: Loaded, wanted: Wanted, to: RunFolder) -> tuple[str, ...]:
-    """Export rollouts into the run's folder, or point at data that was exported."""
+def _data(loaded: Loaded, wanted: Wanted, base: str, to: RunFolder) -> tuple[str, ...]:
+    """Export rollouts into the run's folder, or point at data that was exported.
+
+    Rows are made for the model that is trained, where it was named.
+    """
     if wanted.data is not None:
         if not wanted.data.is_dir():
             raise HoustonError(f"There is no folder {wanted.data}.", NOT_TRAINED)
@@ -116,8 +121,9 @@ def _data(loaded: Loaded, wanted: Wanted, to: RunFolder) -> tuple[str, ...]:
         return ()
     with Reader(loaded.home) as reader:
         ids = tuple(reader.run(sources.named(wanted.rollouts)))
+    rows = wanted.rows if wanted.rows.tokenizer else replace(wanted.rows, tokenizer=base)
     options = exporting.Asked(
-        rollouts=ids, rows=RowOptions(), held_out=read_held_out(list(wanted.held_out), 0)
+        rollouts=ids, rows=rows, held_out=read_held_out(list(wanted.held_out), 0)
     )
     exporting.export(loaded.home, options, to.data)
     return ids
