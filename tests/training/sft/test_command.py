@@ -26,27 +26,25 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.save_model(tmp_path_factory.mktemp("base"))
 
 
-ACTIONS = Path(__file__).parents[3] / "docs" / "actions.md"
-"""Text like that of a rollout's head, which would be long in bytes."""
 STEPS: list[dict[str, Any]] = [
-    {"thought": "look", "calls": [{"name": "list_files", "arguments": {"path": "."}}]},
-    {"thought": "read", "calls": [{"name": "open_file", "arguments": {"path": "README.md"}}]},
-    {"thought": "done", "calls": [{"name": "create_file", "arguments": {
-        "filename": "answer.txt", "content": "hi\n"}}]},
-]  # fmt: skip
+    {"thought": "look", "calls": [{"name": "noop", "arguments": {"text": "apples"}}]},
+    {"thought": "read", "calls": [{"name": "noop", "arguments": {"text": "pears"}}]},
+]
 
 
 def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     """Rows are rendered for the model that is trained; the home tells what became of them."""
-    base = tiny.save_model(station.folder / "base", vocab_size=2200, max_position_embeddings=32_768)
-    tokenizer = Path(small_tokenizer(base, [ACTIONS.read_text()], 2000))
+    base = tiny.save_model(station.folder / "base", vocab_size=400, max_position_embeddings=8192)
+    tokenizer = Path(small_tokenizer(base))
     station.start()
-    rollouts = station.rollout(station.task(sandbox="none"), station.script(STEPS), 2)
+    task = station.task(sandbox="none")
+    task.write_text(task.read_text().replace("sandbox =", 'environment = "null"\nsandbox ='))
+    rollouts = station.rollout(task, station.script(STEPS), 2)
     for one in rollouts:
         station.ended(one)
     station.run("verdict", rollouts[0], "2", "mask", "--reason", "it knew already")
     words = ("train", "sft", *rollouts, "--base", str(base), "--name", "reader", *FAST)
-    words += ("--dialect", "chatml-json", "--set", "steps=2", "--set", "max_length=32768")
+    words += ("--dialect", "chatml-json", "--set", "steps=2")
     done = station.run(*words, "--json", timeout=280)
     (told,) = (json.loads(line) for line in done.stdout.splitlines())
     assert told["state"] == "finished" and told["policy"] == "reader@2", done.stderr
@@ -55,7 +53,7 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     text = Tokenizer.from_file(str(tokenizer))
     taught = [text.decode([id for id in row["labels"] if id != -100]) for row in exported]
     assert "it knew already" not in "".join(taught)
-    assert sum("README.md" in one for one in taught) == 1, "the masked step taught nothing"
+    assert sum("pears" in one for one in taught) == 1, "the masked step taught nothing"
     assert told["result"]["rows"] == len(exported) == 2
     assert "step 2 of 2" in done.stderr
     (run,) = station.json("train", "list")
