@@ -102,6 +102,8 @@ class Supervisor:
         self.failure = ""
         """What ended the recorder; empty while it lives."""
         self._error = ""
+        self._untrained = ""
+        """Why policies and training could not be looked at; said once."""
         self._standings: dict[str, Standing] = {}
 
     def run(self) -> int:
@@ -125,8 +127,7 @@ class Supervisor:
             now = time.monotonic()
             self._engines.pause_and_resume(now)
             self._fill()
-            self._activations.look()
-            self._trainers.look(now)
+            self._train(now)
             self._births.look(now)
             self._workers.end_silent(self._recorder.silences())
             self._logs.look(now, self._pids)
@@ -134,6 +135,17 @@ class Supervisor:
         except HoustonError as problem:
             # A full disk, or a recorder that has just failed and says so itself: tried again.
             LOGGER.warning("not now: %s", problem)
+
+    def _train(self, now: float) -> None:
+        """Policies and training; a home that cannot be read now keeps nothing else from going."""
+        try:
+            self._activations.look()
+            self._trainers.look(now)
+            self._untrained = ""
+        except HoustonError as problem:
+            if str(problem) != self._untrained:
+                LOGGER.warning("policies and training wait: %s", problem)
+            self._untrained = str(problem)
 
     def _handle(self, event: object) -> None:
         match event:

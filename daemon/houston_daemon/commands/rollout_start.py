@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         status = client.ask(AskStatus())
         running = status.engines if isinstance(status, Status) else {}
     rollouts.check_engine(loaded, engine, running)
+    rollouts.check_policy(loaded, engine, arguments.policy)
     rollouts.check_machine(task)
     if arguments.hints and not task.task.hints.text:
         raise HoustonError(

@@ -25,11 +25,15 @@ from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.user_secrets import secret_places
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
 from houston_daemon.service.engine_server import is_child
+from houston_daemon.training.policies import live
 from houston_shared.config import FILE_ENGINES, Engine, Loaded
 from houston_shared.config_hosts import LOCAL
 from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.policy_names import BASE
 from houston_shared.records import RolloutSpec
+from houston_shared.store.queries import policies
+from houston_shared.store.reader import Reader
 from houston_shared.task import LoadedTask
 
 NOTHING = "No rollout was started."
@@ -126,6 +130,18 @@ def hidden(loaded: Loaded) -> tuple[str, ...]:
     """Places that no sandbox may map: the home, its sockets, keys, the user's configuration."""
     places = [loaded.home.path, loaded.home.run, loaded.home.logs, *secret_places()]
     return tuple(dict.fromkeys(str(place) for place in places))
+
+
+def check_policy(loaded: Loaded, engine: str, policy: str) -> None:
+    """Raise HoustonError where rollouts with this policy would make more live than fit."""
+    if policy in ("", BASE):
+        return
+    with Reader(loaded.home) as reader:
+        uses = reader.run(policies.uses())
+        active = reader.run(policies.active(engine))
+    used = {one.policy: one.rollouts for one in uses if one.engine == engine}
+    used.setdefault(active, ("new rollouts",))
+    live.unload(live.limit(loaded.engine(engine)), policy, (), used)
 
 
 def check_machine(task: LoadedTask) -> None:

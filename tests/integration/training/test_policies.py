@@ -127,6 +127,8 @@ def test_more_live_versions_than_the_engine_holds_are_refused_with_who_uses_them
     assert f"policy@2 by {two}" in said
     assert f"policy@3 by {three}" in said
     assert listed(station)["policy@3"]["active"] == ["embedded"], "as it was"
+    named = ["rollout", "start", quick(station, "one"), "--policy", "policy@4"]
+    assert "2 policies may be live at once" in station.run(*named, code=1).stderr
     station.run("rollout", "cancel", two, "--wait")
     assert activate(station, "policy@4")["state"] == "active"
     (event,) = station.query(
@@ -178,7 +180,7 @@ def test_the_home_is_sound_and_says_what_happened(station: Station) -> None:
     said = station.run("verify", code=65).stdout
     assert "adapter_model.safetensors is not the file that was registered" in said
     mine.write_bytes(copy.read_bytes())
-    told = station.run("log", "--audit").stdout
+    told = station.run("log", "--audit", "-n", "200").stdout
     assert "new rollouts of embedded are to sample with policy@2" in told
     assert "going back" in told
     shown = station.json("policy", "show", "policy@2")[0]
