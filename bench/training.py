@@ -55,8 +55,8 @@ def lengths(kind: str, device: str) -> list[int]:
         return [32_768] * (4 * BATCH if device == "cuda" else BATCH)
     steps = 12 if device == "cuda" else 3
     if kind == "even":
-        return [256] * (steps * BATCH)
-    return [min(1536, round(drawn.lognormvariate(4.9, 1.0)) + 16) for _ in range(steps * BATCH)]
+        return [192] * (steps * BATCH)
+    return [min(1536, round(drawn.lognormvariate(4.6, 1.0)) + 16) for _ in range(steps * BATCH)]
 
 
 def rows(kind: str, device: str) -> list[dict[str, Any]]:
