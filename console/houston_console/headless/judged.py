@@ -46,8 +46,13 @@ def as_json(
     }
 
 
-def show(page: Page, place: Place, stands: dict[int, list[Given]], said: Sequence[Said]) -> None:
-    """What stands of the steps of a place, with reasons; and what was said, oldest first."""
+def show(
+    page: Page, place: Place, stands: dict[int, list[Given]], said: Sequence[Said], closed: int
+) -> None:
+    """What stands of the steps of a place, with reasons; and what was said, oldest first.
+
+    closed: steps of the rollout that are over, judged or not.
+    """
     if not said and not stands and not place.first:
         next = f"houston verdict {place.rollout} STEP keep|mask"
         out.note(f"No step of {place.rollout} was judged.\n  next: {next}")
@@ -64,7 +69,9 @@ def show(page: Page, place: Place, stands: dict[int, list[Given]], said: Sequenc
         _why(page, place, stands)
         return
     masked = sum(given[0].verdict == "mask" for given in stands.values())
-    page.line(span(f"now {len(stands) - masked} kept, {masked} masked", "dim"))
+    others = closed - len(stands)
+    alone = f"; {told.many(others)} nobody judged" if others > 0 else ""
+    page.line(span(f"now {len(stands) - masked} kept, {masked} masked{alone}", "dim"))
 
 
 def _why(page: Page, place: Place, stands: dict[int, list[Given]]) -> None:

@@ -28,6 +28,8 @@ VERDICTS: dict[str, Judgement] = {
     "undecided": "undecided",
 }
 
+_DONE = {"undecided": "taken back; what judge and rules say counts again"}
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, a verdict, `--reason`, `--as`, `--json`."""
@@ -49,8 +51,16 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Judge, or show."""
     place, verdict = _asked(arguments)
     reader = Reader(loaded.home)
-    rollout = asking.meant(reader, place.rollout).id
+    row = asking.meant(reader, place.rollout)
+    rollout = row.id
     place = place._replace(rollout=rollout)
+    if place.first > row.steps and not verdict:
+        raise HoustonError(
+            f"{rollout} has {told.many(row.steps)} so far: nothing was said of"
+            f" {told.steps(place.first, place.last)}.",
+            "Nothing was shown.",
+            f"houston steps {rollout} -n 1",
+        )
     if verdict:
         _judge(arguments, loaded, place, verdict, reader.run(progress.last_seq(rollout)))
     stands, said = reader.run(_read(place))
@@ -60,9 +70,9 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             out.json_line(judged.as_json(rollout, step, stands.get(step, []), said))
     elif verdict:
         steps = told.steps(place.first, place.last)
-        out.line(f"{rollout} {steps}: {verdict}.")
+        out.line(f"{rollout} {steps}: {_DONE.get(verdict, verdict)}.")
     else:
-        judged.show(Page(), place, stands, said)
+        judged.show(Page(), place, stands, said, row.steps)
     return int(ExitCode.DONE)
 
 

@@ -71,7 +71,7 @@ def test_steps_are_judged_and_what_was_said_stays(desk: Desk, houston: Shell) ->
     assert lines[1]["history"][1]["verified"] is False
     shown = houston("verdict", rollout)
     assert "steps 2 to 4 mask: wrong turn" in shown
-    assert shown.endswith("now 1 kept, 1 masked\n")
+    assert shown.endswith("now 1 kept, 1 masked; 3 steps nobody judged\n")
     assert [one["verdict"] for one in houston.json("steps", f"{rollout}@2-3")] == ["mask", "keep"]
     audit = houston("log", "--audit")
     assert "verdict" in audit
@@ -118,6 +118,7 @@ REFUSED = {
     "no step": (("verdict", "R", "keep"), 2, "Name steps and a verdict"),
     "a step twice": (("verdict", "R@2", "3", "keep"), 2, "'3' is no verdict"),
     "an open step": (("verdict", "R", "9", "keep"), 1, "step 9 cannot be judged"),
+    "a word on a step to come": (("verdict", "R@9"), 1, "nothing was said of step 9"),
     "a bookmark of nothing": (("bookmark", "R", "--note", "x"), 2, "Name a step"),
     "two places": (("context", "R@2", "3"), 2, "Name one step, once"),
     "a range to read": (("context", "R@2-3"), 2, "Name one step, once"),
