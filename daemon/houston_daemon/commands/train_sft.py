@@ -12,7 +12,7 @@ import msgspec
 
 from houston_daemon.commands.export import row_arguments, row_options
 from houston_daemon.training.sft import asking, following, launch, progress, recipe
-from houston_daemon.training.sft.finishing import manifest_hash
+from houston_daemon.training.sft.finishing import manifest_hash, tell
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared import gpu_file, out, secret_values
 from houston_shared.config import Loaded
@@ -75,21 +75,22 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     there = holder(loaded.home) is not None
     gpus = _gpus(arguments, loaded, folder)
     alone = bool(arguments.alone) or not there
-    if there:
-        _tell(arguments, loaded, folder, gpus, alone)
-    if not alone:
-        child = None
-    else:
+    beside = alone and there
+    folder.ask(msgspec.structs.replace(folder.asked, beside=beside))
+    if alone:
         _check_engines(arguments, loaded, gpus)
         progress.Writer(folder.path).set("queued")
-        child = launch.start(folder.path, gpus)
-        _moved(loaded, folder, there, "running")
+    if there:
+        _tell(arguments, loaded, folder, gpus, alone)
+    child = launch.start(folder.path, gpus) if alone else None
+    if beside:
+        tell(loaded, folder.path.name, "running")
     out.note(f"{folder.path.name}: {folder.path}")
     if arguments.detach:
         return _say(arguments, loaded, folder, "running")
     state = following.own(child, folder) if child else following.of_daemon(loaded, folder)
-    if child:
-        _moved(loaded, folder, there, state)
+    if beside and state == "failed":
+        tell(loaded, folder.path.name, "failed", "its process was killed")  # where it could not
     return _say(arguments, loaded, folder, state)
 
 
@@ -158,21 +159,6 @@ def _tell(
         share_gpus=arguments.share_gpus,
     )
     send(loaded.home, message, "It may have been queued.", f"houston train show {asked.run}")
-
-
-def _moved(loaded: Loaded, folder: RunFolder, there: bool, state: str) -> None:
-    """The daemon's list of runs says how this one stands, too, where there is a daemon."""
-    if not there or holder(loaded.home) is None:
-        return
-    from houston_shared.sending import send
-    from houston_shared.wire import TrainingMoved
-
-    now = progress.read(folder.path)
-    reason = now.message if now and state in ("failed", "cancelled") else ""
-    message = msgspec.convert(
-        {"run": folder.path.name, "state": state, "reason": reason}, TrainingMoved
-    )
-    send(loaded.home, message, "It may have been noted.", "houston train list")
 
 
 def _say(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder, state: str) -> int:

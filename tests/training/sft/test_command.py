@@ -66,6 +66,22 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     assert lineage["metrics"]["rows"] == 2
 
 
+def test_beside_the_daemon_it_is_known_to_it(station: Station) -> None:
+    """Nobody waits for it; the trainer itself says what became of it."""
+    base = tiny.save_model(station.folder / "base")
+    data = tiny.write(station.folder / "data", tiny.rows())
+    station.start()
+    words = ("train", "sft", "--data", str(data), "--base", str(base), "--alone", "--detach")
+    run = station.run(*words, *FAST).stdout.strip()
+
+    def ended() -> bool:
+        (one,) = station.json("train", "list")
+        return bool(one["state"] == "finished" and one["policy"] == "policy@2")
+
+    assert station.json("train", "list")[0]["run"] == run
+    station.until(ended, 200, "the run ends")
+
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "neither rollouts nor data": ({"data": None}, {}, "Name rollouts, or exported data"),
     "no such folder": ({"data": Path("/no/where")}, {}, "There is no folder /no/where"),

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from houston_daemon.service.tether import tie
-from houston_daemon.training.sft.finishing import finish
+from houston_daemon.training.sft.finishing import ended, finish
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.errors import ExitCode, HoustonError
@@ -50,11 +50,14 @@ def _train(folder: RunFolder, writer: Writer) -> int:
     if not train(folder, writer):
         writer.set("cancelled", f"It was asked to end. {folder.good} Next: {folder.again}")
         writer.say(writer.now.message)
+        if os.environ.get("RANK", "0") == "0":
+            ended(folder, "cancelled", "it was asked to end")
         return ASKED_TO_END
     if os.environ.get("RANK", "0") == "0":
         policy = finish(folder)
         writer.set("finished", f"{policy or 'It'} lies in {folder.output}.")
         writer.say(f"finished {policy}".strip())
+        ended(folder, "finished")
     return int(ExitCode.DONE)
 
 
@@ -82,6 +85,7 @@ def _failed(folder: RunFolder, problem: Exception) -> None:
     writer.set("failed", str(problem))
     writer.say(str(problem))
     sys.stderr.write(f"{problem}\n")
+    ended(folder, "failed", problem.cause)
 
 
 def _see_one_gpu() -> None:

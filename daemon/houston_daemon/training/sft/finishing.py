@@ -10,9 +10,12 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.training.policies import register
+from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.config import Loaded, load
+from houston_shared.errors import HoustonError
 from houston_shared.lock import holder
+from houston_shared.store.bodies_training import RunState
 
 
 def finish(folder: RunFolder) -> str:
@@ -24,6 +27,28 @@ def finish(folder: RunFolder) -> str:
         return ""
     loaded = load(home, os.environ.get("HOUSTON_CONFIG"))
     return registered(loaded, folder) if holder(loaded.home) is not None else ""
+
+
+def tell(loaded: Loaded, run: str, state: RunState, reason: str = "") -> None:
+    """How a run stands that the daemon did not start; nothing where no daemon runs."""
+    if holder(loaded.home) is None:
+        return
+    from houston_shared.sending import send
+    from houston_shared.wire import TrainingMoved
+
+    message = TrainingMoved(run=run, state=state, reason=reason)
+    send(loaded.home, message, "It may have been noted.", "houston train list")
+
+
+def ended(folder: RunFolder, state: RunState, reason: str = "") -> None:
+    """The same, from the trainer itself: who started it may be gone."""
+    asked = folder.asked
+    if not asked.beside:
+        return
+    try:
+        tell(load(asked.home, os.environ.get("HOUSTON_CONFIG")), asked.run, state, reason)
+    except HoustonError as problem:  # what was trained is none the worse for it
+        Writer(folder.path).say(f"the daemon was not told: {problem}")
 
 
 def registered(loaded: Loaded, folder: RunFolder) -> str:

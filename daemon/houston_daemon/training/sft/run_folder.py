@@ -28,6 +28,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The home that the run belongs to."""
     recipe: Recipe
     """With the base model filled in."""
+    beside: bool = False
+    """Whether it runs beside a daemon that knows of it, and hears from it how it ends."""
     rollouts: tuple[str, ...] = ()
     """What was exported for it, where it was not given data."""
 
