@@ -50,6 +50,26 @@ def test_what_is_no_policy_is_said(tmp_path: Path) -> None:
         files.weights(tmp_path / "a")
 
 
+@pytest.mark.parametrize(
+    "text",
+    (
+        "[]",
+        '"LORA"',
+        "[" * 100_000,
+        '{"peft_type": "LORA", "r": "large"}',
+        '{"peft_type": "LORA", "r": 1e400}',
+        '{"peft_type": "LORA", "r": -1}',
+        '{"peft_type": "LORA", "rank_pattern": [1]}',
+        '{"peft_type": "LORA", "rank_pattern": {"q_proj": "large"}}',
+    ),
+)
+def test_a_description_that_is_none_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+    folder = adapter(tmp_path / "a")
+    (folder / "adapter_config.json").write_text(text)
+    with pytest.raises(HoustonError):
+        files.weights(folder)
+
+
 def test_a_folder_is_whole_or_not_there_and_belongs_to_who_was_first(tmp_path: Path) -> None:
     source = adapter(tmp_path / "a", r=8)
     target = tmp_path / "policies" / "p@2"

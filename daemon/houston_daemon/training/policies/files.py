@@ -61,9 +61,11 @@ def tokenizer_files(folder: Path) -> tuple[Path, ...]:
 def _adapter(folder: Path) -> Weights:
     files = tuple(folder / name for name in ADAPTER)
     try:
-        config: dict[str, Any] = json.loads(files[0].read_bytes())
-    except (OSError, ValueError) as problem:
+        config: Any = json.loads(files[0].read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
         raise HoustonError(f"{files[0]} cannot be read: {problem}.") from problem
+    if not isinstance(config, dict):
+        raise HoustonError(f"{files[0]} holds no JSON object.", "No policy was registered.")
     if config.get("peft_type") != "LORA":
         raise HoustonError(
             f"{folder} holds an adapter of the kind {config.get('peft_type')!r}.",
@@ -72,7 +74,14 @@ def _adapter(folder: Path) -> Weights:
         )
     if not files[1].is_file():
         raise HoustonError(f"{folder} holds no {ADAPTER[1]}.", "No policy was registered.")
-    rank = max([int(config.get("r") or 0), *(config.get("rank_pattern") or {}).values()])
+    pattern = config.get("rank_pattern") or {}
+    ranks = [config.get("r") or 0, *(pattern.values() if isinstance(pattern, dict) else (None,))]
+    if not all(type(one) is int and one >= 0 for one in ranks):
+        raise HoustonError(
+            f"{files[0]} has a rank (r, rank_pattern) that is no number.",
+            "No policy was registered.",
+        )
+    rank = max(ranks)
     plain = config.get("bias", "none") == "none" and not config.get("modules_to_save")
     vllm = plain and rank <= VLLM_RANK and not config.get("use_dora")
     engines = ("embedded", "token", "vllm") if vllm else ("embedded",)
