@@ -32,6 +32,11 @@ _MARKUP = re.compile(
     r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|/?think>)|\[(?=/?(?:INST|gMASK)\])", re.IGNORECASE
 )
 """How families of models write turns: a chat endpoint may take them for its own."""
+_HEADING = re.compile(
+    r"^([ \t]*)(#{1,6}[ \t]*(?:thought|calls|observation|a person said)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The headings of a step: a thought that writes one would claim an observation that never was."""
 
 
 class Counting(Protocol):
@@ -74,7 +79,8 @@ def said_safely(one: Delivered) -> Delivered:
 
 
 def _unframed(text: str) -> str:
-    return _MARKUP.sub(lambda found: f"{found.group()} ", _FRAME.sub(r"(\1)", text))
+    inside = _HEADING.sub(r"\1(\2)", _FRAME.sub(r"(\1)", text))
+    return _MARKUP.sub(lambda found: f"{found.group()} ", inside)
 
 
 def shown(step: StepRecord, tokens: Counting, limit: int) -> Shown:
