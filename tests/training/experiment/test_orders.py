@@ -38,6 +38,16 @@ def test_an_order_is_followed_by_the_right_call_on_the_right_thing(
     assert follows(OPEN, calls) is followed
 
 
+@pytest.mark.parametrize(
+    ("place", "followed"), [({}, True), ({"dir_path": "./"}, True), ({"dir_path": "notes"}, False)]
+)
+def test_a_place_that_was_not_named_is_the_whole_workspace(
+    place: dict[str, str], followed: bool
+) -> None:
+    order = Order("Find plan.md.", "find", False, "find_file", {"file_name": "plan.md"})
+    assert follows(order, [call("find_file", file_name="plan.md", **place)]) is followed
+
+
 def test_nothing_that_is_measured_was_trained() -> None:
     known = read()
     trained = draw(known, "train", 200, 1)

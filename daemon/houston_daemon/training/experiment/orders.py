@@ -20,6 +20,8 @@ from houston_shared.toml_file import Settings, convert, parse, read_text
 
 PACKAGED = Path(__file__).parents[2] / "demo" / "experiments" / "orders.toml"
 Part = Literal["train", "held_out"]
+_PLACES = ("dir_path", "path", "file_path")
+"""Arguments that say where."""
 _AGAIN = 1_000
 """Orders drawn before, in a row, after which there are no others."""
 _PLACE = re.compile(r"\$([a-z]+)")
@@ -60,7 +62,7 @@ class Order:
     """Whether training gives orders of this kind, in other words."""
     tool: str
     arguments: Mapping[str, Any]
-    """What the call must say; further arguments are free."""
+    """What the call must say."""
 
 
 def read(path: Path = PACKAGED) -> Orders:
@@ -128,12 +130,14 @@ def _filled(text: Any, values: Mapping[str, str]) -> Any:
 def follows(order: Order, calls: Sequence[Call]) -> bool:
     """Whether an action does first what the order says: the right tool on the right thing.
 
-    Only its first call counts; paths may be written with `./` before and `/` after.
+    Only its first call counts; paths may be written with `./` before and `/` after. What the order
+    does not name is free, but for another place than the whole workspace.
     """
     if not calls or calls[0].error or calls[0].name != order.tool:
         return False
     given = calls[0].arguments
-    return all(_same(given.get(key), value) for key, value in order.arguments.items())
+    expected = {**{key: "." for key in _PLACES if key in given}, **order.arguments}
+    return all(_same(given.get(key), value) for key, value in expected.items())
 
 
 def _same(given: Any, expected: Any) -> bool:
