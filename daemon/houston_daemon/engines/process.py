@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -172,10 +172,10 @@ class EngineProcess:
         return state.pid if start_time(state.pid) in (None, state.started) else 0
 
 
-def end_marked(mark: bytes, seconds: float) -> None:
-    """Kill whatever has `mark` (`NAME=value`) in its environment; wait for its end so long."""
-    deadline = time.monotonic() + seconds
-    while left := [pid for pid in _living() if mark in _environment(pid)]:
+def end_marked(marks: Iterable[bytes], seconds: float) -> None:
+    """Kill whatever has a mark (`NAME=value`) in its environment; wait for its end so long."""
+    deadline, known = time.monotonic() + seconds, frozenset(marks)
+    while left := [pid for pid in _living() if not known.isdisjoint(_environment(pid))]:
         _signal(left, signal.SIGKILL)
         if time.monotonic() >= deadline:
             return

@@ -118,7 +118,7 @@ class Trainers:
             return
         code = child.process.wait()
         del self._children[event.run]
-        end_marked(trainer_command.mark(self._home, event.run), 2.0)
+        end_marked([trainer_command.mark(self._home, event.run)], SWEEP_SECONDS)
         self._gpus.free(event.run)
         if self._leaving:
             return
@@ -162,9 +162,8 @@ class Trainers:
 
     def _start(self, run: TrainingRun) -> None:
         if not self._swept:
-            for mark in trainer_command.marks(self._home):
-                # What a daemon that died has left: nothing may write beside ours.
-                end_marked(mark, SWEEP_SECONDS)
+            # What a daemon that died has left: nothing may write beside ours.
+            end_marked(trainer_command.marks(self._home), SWEEP_SECONDS)
             self._swept = True
         asked = self._asked(run)
         gpus = asked.gpus if asked else 0
