@@ -16,8 +16,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from houston_daemon.training.sft import __main__ as program
-from houston_daemon.training.sft import checkpoints, launch, progress
+from houston_daemon.training.sft import checkpoints, launch, progress, turn
 from houston_daemon.training.sft.run_folder import RunFolder, settle
+from houston_shared.errors import ExitCode, HoustonError
 from tests.training.sft import tiny
 
 WAIT = 120.0
@@ -67,6 +68,27 @@ class Child:
         self.process.join(WAIT)
         assert self.process.exitcode is not None
         return int(self.process.exitcode)
+
+
+def test_two_trainers_never_write_into_one_folder(
+    children: Any, tmp_path: Path, base: Path
+) -> None:
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), epochs=2_000, save_steps=5)
+    first = Child(children, folder)
+    try:
+        first.until("checkpoint at step 5")
+        with pytest.raises(HoustonError, match="at work in"):
+            turn.check(folder.path)
+        second = Child(children, folder)
+        assert second.ended() == ExitCode.BUSY
+        assert settle(folder, ExitCode.BUSY).state == "failed", "of the one that was started"
+        now = progress.read(folder.path)
+        assert now is not None and now.state == "running", "the first one's word stands"
+        assert checkpoints.newest(folder.checkpoints) is not None
+    finally:
+        first.process.kill()
+        first.ended()
+    turn.check(folder.path)
 
 
 def losses(folder: RunFolder) -> dict[int, list[str]]:

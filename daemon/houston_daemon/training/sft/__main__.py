@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 from houston_daemon.service.tether import tie
+from houston_daemon.training.sft import turn
 from houston_daemon.training.sft.finishing import ended, finish
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
@@ -36,7 +37,14 @@ def main() -> int:
         tie(os.getppid())  # one of several processes ends with the one that started them
     else:
         _see_one_gpu()
-    writer = Writer(folder.path, silent=os.environ.get("RANK", "0") != "0")
+    first = os.environ.get("RANK", "0") == "0"
+    if first:
+        try:
+            turn.take(folder.path)  # until this process ends
+        except HoustonError as problem:  # the folder is the other's to write into
+            sys.stderr.write(f"{problem}\n")
+            return int(problem.code)
+    writer = Writer(folder.path, silent=not first)
     try:
         return _train(folder, writer)
     except Exception as problem:  # noqa: BLE001 whatever it is, the folder says how it ended

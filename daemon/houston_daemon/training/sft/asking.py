@@ -16,7 +16,7 @@ from houston_daemon.training.export import folder as exporting
 from houston_daemon.training.export import sources
 from houston_daemon.training.export.split import read_held_out
 from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import launch, progress, recipe, run_folder
+from houston_daemon.training.sft import launch, progress, recipe, run_folder, turn
 from houston_daemon.training.sft.recipe import Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
@@ -93,6 +93,7 @@ def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
     now = progress.read(made.path)
     if now is not None and now.state == "finished":
         raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
+    turn.check(made.path)
     others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE
     if others:
         raise HoustonError(

@@ -11,7 +11,7 @@ import msgspec
 from houston_daemon.training.sft import checkpoints, progress
 from houston_daemon.training.sft.recipe import Recipe
 from houston_shared import synced_file
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_names import training_folder
 from houston_shared.training_progress import Progress
@@ -140,6 +140,8 @@ def settle(folder: RunFolder, code: int) -> Progress:
     A program that was killed could not say so itself: this writes `failed` for it.
     """
     now = progress.read(folder.path) or Progress(state="queued")
+    if code == ExitCode.BUSY:  # another trainer writes there
+        return msgspec.structs.replace(now, state="failed")
     if now.state in ("queued", "running"):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         memory = ", as the kernel does when memory runs out" if code in (-9, 137) else ""
