@@ -1,5 +1,6 @@
 """Rows, recipes and checkpoints as files: what is refused, what is cut, what counts as whole."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from houston_daemon.training.sft import checkpoints, dataset, launch, recipe
+from houston_daemon.training.sft import checkpoints, dataset, launch, recipe, running
+from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import Recipe
 from houston_shared.errors import ConfigurationError, HoustonError
 from tests.training.sft import tiny
@@ -102,6 +104,32 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(HoustonError, match=r"data\.jsonl cannot be read"):
         dataset.prepare(tmp_path / "data.jsonl", tmp_path / "rows.arrow", 512)
     assert not (tmp_path / "rows.arrow").exists()
+
+
+def test_rows_that_are_not_their_manifests_are_refused(tmp_path: Path) -> None:
+    """The lineage of the policy would name a manifest that tells of other rows."""
+    base = tiny.save_model(tmp_path / "base")
+    folder = tiny.run_folder(tmp_path, base, tiny.rows())
+    file = folder.data / "data.jsonl"
+    said = {"name": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    (folder.data / "manifest.json").write_text(json.dumps({"files": [said]}))
+    file.write_text(json.dumps(tiny.row(0, 5)) + "\n")
+    with pytest.raises(HoustonError, match="not the file that the manifest"):
+        running.train(folder, Writer(folder.path))
+    assert not folder.rows.exists()
+    tiny.write(folder.data, tiny.rows())
+    dataset.prepare(file, folder.rows, 512, folder.hashes[file.name])
+    assert dataset.load(folder.rows).prepared.rows == len(tiny.LENGTHS)
+
+
+def test_rows_that_a_power_cut_left_half_are_written_again(tmp_path: Path) -> None:
+    whole = prepared(tmp_path, tiny.rows()).table.to_pylist()
+    file = tmp_path / "rows.arrow"
+    file.unlink()
+    file.write_bytes(b"")  # the table above is mapped: never write into a file that is
+    assert prepared(tmp_path, tiny.rows()).table.to_pylist() == whole
+    file.with_suffix(".json").write_bytes(b"{")
+    assert prepared(tmp_path, tiny.rows()).table.to_pylist() == whole
 
 
 def test_apollo_is_what_the_paper_says() -> None:

@@ -5,6 +5,8 @@ read when its pass comes. What is cut, and what had nothing left to train, is co
 does not decide which rows a pass holds.
 """
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...]
     """Rows with nothing to train, by name."""
     max_length: int
+    size: int = 0
+    """Bytes of the file: what a power cut has shortened is written again."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,17 @@ def data_file(folder: Path, stem: str = "data") -> Path | None:
     return next((file for file in found if file.is_file()), None)
 
 
-def prepare(source: Path, target: Path, max_length: int) -> None:
+def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> None:
     """Write the rows of `source` into the Arrow file `target`, and beside it what became of them.
 
-    Does nothing where both are there. Raises HoustonError for rows that cannot be trained.
+    Does nothing where both are there. sha256: what a manifest says of `source`. Raises HoustonError
+    for rows that cannot be trained, and for others than the manifest names.
     """
     said = target.with_suffix(".json")
-    if said.is_file() and target.is_file():
+    if _whole(target, said):
         return
+    if sha256:
+        _check_hash(source, sha256)
     beside = target.with_suffix(".new.arrow")
     counts, dropped = {"rows": 0, "tokens": 0, "trained": 0, "cut": 0}, []
     with pyarrow.OSFile(str(beside), "wb") as sink, pyarrow.ipc.new_file(sink, _SCHEMA) as writer:
@@ -104,9 +111,37 @@ def prepare(source: Path, target: Path, max_length: int) -> None:
             "Nothing was trained.",
             "Export rollouts with kept steps, or raise max_length",
         )
+    size = _synced(beside)
     beside.replace(target)
-    prepared = Prepared(**counts, dropped=tuple(dropped), max_length=max_length)
+    prepared = Prepared(**counts, dropped=tuple(dropped), max_length=max_length, size=size)
     synced_file.write(said, msgspec.json.encode(prepared))
+
+
+def _whole(target: Path, said: Path) -> bool:
+    """Whether both files are there as they were written."""
+    try:
+        known = msgspec.json.decode(said.read_bytes(), type=Prepared)
+        return target.stat().st_size == known.size
+    except (OSError, msgspec.DecodeError):  # not yet, or not whole: they are written again
+        return False
+
+
+def _check_hash(source: Path, sha256: str) -> None:
+    with source.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+            return
+    raise HoustonError(
+        f"{source} is not the file that the manifest beside it tells of.",
+        "Nothing was trained: nobody could tell what from.",
+        "Export the rollouts again",
+    )
+
+
+def _synced(file: Path) -> int:
+    """Its size, once it is on the disk."""
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+        return os.fstat(written.fileno()).st_size
 
 
 def load(file: Path) -> Rows:

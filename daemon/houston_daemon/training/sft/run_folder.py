@@ -96,6 +96,12 @@ class RunFolder:
         return manifest(self.data)
 
     @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of the data's files by name, as the manifest has them."""
+        files = self.manifest.get("files") or ()
+        return {str(one["name"]): str(one["sha256"]) for one in files}
+
+    @property
     def result(self) -> Result | None:
         """The figures; None before it has finished."""
         try:

@@ -114,10 +114,11 @@ def _prepare(folder: RunFolder, recipe: Recipe) -> None:
             "Nothing was trained.",
             "houston export R… --format trl --out DIR",
         )
+    known = folder.hashes
     if source is not None:
-        dataset.prepare(source, folder.rows, longest)
+        dataset.prepare(source, folder.rows, longest, known.get(source.name, ""))
     if held := dataset.data_file(folder.data, "held_out"):
-        dataset.prepare(held, folder.held_out, longest)
+        dataset.prepare(held, folder.held_out, longest, known.get(held.name, ""))
 
 
 def _steps(
