@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from houston_daemon.training.sft import checkpoints, dataset, launch, recipe, running
+from houston_daemon.training.sft.finishing import manifest_hash
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import Recipe
 from houston_shared.errors import ConfigurationError, HoustonError
@@ -120,6 +121,18 @@ def test_rows_that_are_not_their_manifests_are_refused(tmp_path: Path) -> None:
     tiny.write(folder.data, tiny.rows())
     dataset.prepare(file, folder.rows, 512, folder.hashes[file.name])
     assert dataset.load(folder.rows).prepared.rows == len(tiny.LENGTHS)
+
+
+def test_the_manifest_of_what_was_trained_is_kept(tmp_path: Path) -> None:
+    """Data elsewhere may be exported anew while a run waits or computes."""
+    base = tiny.save_model(tmp_path / "base")
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), steps=1)
+    (folder.data / "manifest.json").write_text("{}")
+    trained = manifest_hash(folder.data)
+    assert running.train(folder, Writer(folder.path))
+    (folder.data / "manifest.json").write_text('{"another": 1}')
+    folder.keep_manifest()
+    assert manifest_hash(folder.path) == trained != manifest_hash(folder.data)
 
 
 def test_rows_that_a_power_cut_left_half_are_written_again(tmp_path: Path) -> None:

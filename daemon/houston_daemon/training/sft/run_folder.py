@@ -95,6 +95,13 @@ class RunFolder:
         """The manifest of the data; empty where there is none."""
         return manifest(self.data)
 
+    def keep_manifest(self) -> None:
+        """Keep the manifest of the rows as they are taken: data that was exported elsewhere may be
+        replaced before the run ends."""
+        there, kept = self.data / "manifest.json", self.path / "manifest.json"
+        if there.is_file() and not kept.exists():
+            synced_file.write(kept, there.read_bytes())
+
     @property
     def hashes(self) -> dict[str, str]:
         """SHA-256 of the data's files by name, as the manifest has them."""

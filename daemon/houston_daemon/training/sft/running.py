@@ -119,6 +119,7 @@ def _prepare(folder: RunFolder, recipe: Recipe) -> None:
         dataset.prepare(source, folder.rows, longest, known.get(source.name, ""))
     if held := dataset.data_file(folder.data, "held_out"):
         dataset.prepare(held, folder.held_out, longest, known.get(held.name, ""))
+    folder.keep_manifest()
 
 
 def _steps(
