@@ -123,6 +123,21 @@ def test_the_page_is_what_prometheus_reads(written: WrittenHome) -> None:
     assert "houston_backup_age_seconds" not in found, "there is none"
 
 
+def test_training_runs_that_go_on_are_figures(written: WrittenHome) -> None:
+    folder = written.home.path / "training" / "sft-1"
+    folder.mkdir(parents=True)
+    progress = '{"state":"running","step":12,"steps":48,"loss":1.25,"tokens_per_second":640.0}'
+    (folder / "progress.json").write_text(progress)
+    now = status("home", training={"sft-1": "step 12", "sft-2": "queued"}, policies={"e": "p@2"})
+    found = read(page(now, totals(written), written.home))
+    run = (("run", "sft-1"),)
+    assert found["houston_training_step"] == {run: 12}, "one that has said nothing has no figure"
+    assert found["houston_training_steps"] == {run: 48}
+    assert found["houston_training_loss"] == {run: 1.25}
+    assert found["houston_training_tokens_per_second"] == {run: 640}
+    assert found["houston_policy_active"] == {(("engine", "e"),): 1}
+
+
 def test_without_an_answer_of_the_recorder_the_database_still_counts(written: WrittenHome) -> None:
     sample(written, 1, "clean", 10, 5)
     found = read(page(None, totals(written), written.home))
