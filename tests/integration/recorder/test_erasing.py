@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from houston_daemon.recorder.people import erasing
-from houston_daemon.recorder.upkeep import archive
+from houston_daemon.recorder.upkeep import archive, erasure
 from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.home import Home
+from houston_shared.policy_names import training_folder
 from tests.support.full_home import change, fill
 from tests.support.recorder_client import Station, Worker, sample, until
 
@@ -158,6 +159,15 @@ def test_an_archived_rollout_is_in_its_file_and_only_there(tmp_path: Path) -> No
     path.write_bytes(data)
     with pytest.raises(Exception, match="cannot be read back"):
         archive.read(path)
+
+
+def test_rows_that_were_trained_on_are_named(tmp_path: Path) -> None:
+    """What a run of training was given holds texts as they were; nothing else says so."""
+    home = Home(tmp_path / "home")
+    assert erasure.copies(home) == []
+    run = training_folder(home) / "sft-20260101-000000-0000"
+    (run / "data").mkdir(parents=True)
+    assert erasure.copies(home) == [run]
 
 
 def test_what_is_left_of_an_erased_body_is_verified_too(tmp_path: Path) -> None:

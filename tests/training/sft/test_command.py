@@ -1,6 +1,7 @@
 """`houston train sft` as people call it: under the daemon, refused, and gone on with."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import asking
+from houston_daemon.training.sft import asking, turn
 from houston_shared.config import load
 from houston_shared.errors import HoustonError
 from houston_shared.policy_names import training_folder
@@ -114,6 +115,28 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
     assert said in refused.value.cause
     folder = training_folder(loaded.home)
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_what_a_killed_command_has_begun_is_removed_and_another_ones_is_not(
+    tmp_path: Path, base: Path
+) -> None:
+    loaded = load(str(tmp_path / "home"), None)
+    folders = training_folder(loaded.home)
+    begun = {name: folders / f".sft-{name}" for name in ("killed", "at work", "just now")}
+    for one in begun.values():
+        one.mkdir(parents=True)
+    held = turn.take(begun["at work"])
+    (begun["killed"] / turn.NAME).touch()
+    for name in ("killed", "at work"):
+        os.utime(begun[name], (0, 0))
+    data = tiny.write(tmp_path / "data", tiny.rows())
+    wanted = asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
+    made = asking.new(loaded, wanted)
+    os.close(held)
+    assert {one.name for one in folders.iterdir()} == {
+        ".sft-at work", ".sft-just now", made.path.name
+    }  # fmt: skip
+    turn.check(made.path)
 
 
 def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base: Path) -> None:

@@ -26,6 +26,7 @@ from houston_shared.control_client import ControlClient
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, holder
+from houston_shared.policy_names import training_folder
 from houston_shared.store import blobs, opening
 from houston_shared.store.in_order import OF_ROLLOUT
 from houston_shared.wire import EraseBodies
@@ -233,10 +234,12 @@ def _holds(path: Path, needle: bytes) -> bool:
 
 def copies(home: Home) -> list[Path]:
     """Places that may hold what was erased as it was: backups, what repairs kept, archives that
-    were cut short.
+    were cut short, rows that runs of training were given.
     """
-    return [
-        path
-        for folder, names in ((home.backups, "*"), (home.damaged, "*"), (home.archives, "*.new"))
-        for path in sorted(folder.glob(names))
-    ]
+    places = (
+        (home.backups, "*"),
+        (home.damaged, "*"),
+        (home.archives, "*.new"),
+        (training_folder(home), "*"),
+    )
+    return [path for folder, names in places for path in sorted(folder.glob(names))]

@@ -1,8 +1,10 @@
 """From what a person asked to the folder of a run: recipe, base, data. It imports no torch."""
 
 import hashlib
+import os
 import secrets
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,6 +27,10 @@ from houston_shared.policy_names import check_family, training_folder
 from houston_shared.store.reader import Reader
 
 NOT_TRAINED = "Nothing was trained."
+BEGUN = "."
+"""Begins the name of a run's folder until all of it is there."""
+BEGUN_SECONDS = 60.0
+"""What a command needs at most from making such a folder to holding it."""
 CHANGEABLE = {
     "pack_tokens",
     "packing",
@@ -62,8 +68,10 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     run = f"sft-{stamp}-{secrets.token_hex(2)}"
-    beside = RunFolder(training_folder(loaded.home) / f".{run}")
-    beside.path.mkdir(parents=True)
+    _tidy(loaded)
+    beside = RunFolder(training_folder(loaded.home) / f"{BEGUN}{run}")
+    beside.path.mkdir(mode=0o700, parents=True)
+    held = turn.take(beside.path)
     try:
         rollouts = _data(loaded, wanted, found.base, beside)
         manifest = run_folder.manifest(beside.data)
@@ -78,12 +86,25 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
                 rollouts=rollouts,
             )
         )
+        made = run_folder.of(loaded.home, run)
+        beside.path.replace(made.path)
     except BaseException:
         shutil.rmtree(beside.path)
         raise
-    made = run_folder.of(loaded.home, run)
-    beside.path.replace(made.path)
+    finally:
+        os.close(held)
     return made
+
+
+def _tidy(loaded: Loaded) -> None:
+    """Remove what commands that were killed have begun: nobody would find the rows in it."""
+    for left in training_folder(loaded.home).glob(f"{BEGUN}*"):
+        try:
+            if time.time() - left.stat().st_mtime > BEGUN_SECONDS:
+                turn.check(left)
+                shutil.rmtree(left)
+        except (OSError, HoustonError):  # another command's, or gone meanwhile
+            continue
 
 
 def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
