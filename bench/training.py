@@ -13,12 +13,11 @@ such figures are not kept.
 
 On a GPU: `--device cuda --rows long --full --model 1b` (rows of 32,768 tokens, random weights of
 that shape, no download). Model FLOPs utilisation is against the bf16 matrix rate measured there:
-6 × weights for every token (4 with an adapter, whose base gets no gradient) and the causal half of
-attention; the head is counted for every token, though we compute it for trained ones only. Where
-torch, transformers and accelerate are there and nothing can be fetched, the rest (trl, peft,
-datasets, pyarrow, pandas, dill, multiprocess, xxhash, msgspec) is 44 MB as a folder made with `pip
-install --no-deps --target`, less pyarrow's flight, substrait, headers and tests, in a tar.xz; name
-the folder in PYTHONPATH.
+6 × weights for every token (4 with an adapter, whose base gets no gradient), the head for trained
+tokens only, and the causal half of attention. Where torch, transformers and accelerate are there
+and nothing can be fetched, the rest (trl, peft, datasets, pyarrow, pandas, dill, multiprocess,
+xxhash, msgspec, pyzmq, zstandard) is 45 MB as a folder made with `pip install --no-deps --target`,
+less pyarrow's flight, substrait, headers and tests, in a tar.xz; name the folder in PYTHONPATH.
 """
 
 import argparse
@@ -252,14 +251,14 @@ def matrix_rate(device: str) -> float:
 
 
 def flops_per_token(base: str, kind: str, given: argparse.Namespace) -> float:
-    """Of training: the weights that every token meets, and the causal half of attention."""
+    """Of training: weights that a token meets, the head's where it is trained, and attention."""
     config = json.loads((Path(base) / "config.json").read_text())
     width, layers = config["hidden_size"], config["num_hidden_layers"]
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     inner = width // heads
     attention = width * inner * (2 * heads + 2 * groups)
     weights = layers * (attention + 3 * width * config["intermediate_size"])
-    weights += width * config["vocab_size"]
+    weights += TRAINED * width * config["vocab_size"]
     each = lengths(kind, given.device)
     mean = sum(one * one for one in each) / sum(each)
     return (6 if given.full else 4) * weights + 6 * layers * heads * inner * mean
@@ -300,15 +299,14 @@ def _figure(kind: str, given: argparse.Namespace, rate: float) -> dict[str, Any]
         for side in sides if turn % 2 == 0 else reversed(sides):
             readings[side].append(_apart(side, kind, given))
     told: dict[str, Any] = {}
+    flops = flops_per_token(given.model_folder, kind, given)
     for side, each in readings.items():
         speed = statistics.median(one["tokens_per_second"] for one in each)
         told[side] = {
             "tokens_per_second": round(speed, 1),
             "readings": [round(one["tokens_per_second"], 1) for one in each],
             "memory_mib": round(statistics.median(one["memory_bytes"] for one in each) / 2**20),
-            "flops_utilisation": round(
-                speed * flops_per_token(given.model_folder, kind, given) / rate, 3
-            ),
+            "flops_utilisation": round(speed * flops / rate, 3) if given.clock == "wall" else None,
             "loss": each[-1]["loss"],
         }
     aim = 1.3 if kind == "uneven" else 1.0
