@@ -92,6 +92,8 @@ class Trainers:
             self._runs = [
                 run for run in reader.run(training_runs.every(unfinished=True)) if not run.alone
             ]
+        for gone in self._crashes.keys() - {run.id for run in self._runs}:
+            del self._crashes[gone]  # it was cancelled as it waited
         for run in self._runs:
             if run.cancelling:
                 self._cancel(run)
@@ -194,14 +196,17 @@ class Trainers:
         progress = training_progress.read(self._home, run)
         said = progress.message if progress else ""
         LOGGER.info("training %s: its process ended with exit code %s", run, code)
-        if ending:
-            self._moved(run, "cancelled", "")
-        elif code == 0:
-            self._moved(run, "finished", "")
-        elif progress and progress.state == "failed":
-            self._moved(run, "failed", said or f"it ended with exit code {code}")
-        else:
+        failed = progress is not None and progress.state == "failed"
+        if code and not ending and not failed:
             self._crashed(run, code, progress.step if progress else 0, now)
+            return
+        self._crashes.pop(run, None)
+        if code == 0:  # also of one that was cancelled as it ended: its policy is there
+            self._moved(run, "finished", "")
+        elif ending:
+            self._moved(run, "cancelled", "")
+        else:
+            self._moved(run, "failed", said or f"it ended with exit code {code}")
 
     def _crashed(self, run: str, code: int, step: int, now: float) -> None:
         before = self._crashes.get(run)
@@ -230,7 +235,10 @@ class Trainers:
 
     def next_due(self, now: float) -> float | None:
         """When a crashed one is started again, monotonic; None where none waits."""
-        return min((one.not_before for one in self._crashes.values()), default=None)
+        waiting = [
+            one.not_before for run, one in self._crashes.items() if run not in self._children
+        ]
+        return min((due for due in waiting if due > now), default=None)
 
 
 def _signal(child: _Child, number: signal.Signals) -> None:

@@ -1,0 +1,89 @@
+"""What the end of a trainer's process means, and when the supervisor looks again."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.service.gpus import GpuLedger
+from houston_daemon.service.trainers import TrainerEnded, Trainers, _Child
+from houston_shared import synced_file, training_progress
+from houston_shared.config import load
+
+RUN = "sft-1"
+
+
+class Told:
+    """Takes what the recorder would write down."""
+
+    def __init__(self) -> None:
+        self.moves: list[tuple[str, str]] = []
+
+    def training_moved(self, run: str, state: str, reason: str = "", start: bool = False) -> None:
+        self.moves.append((run, state))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def trainers(tmp_path: Path, told: Told) -> Trainers:
+    loaded = load(str(tmp_path / "home"), None)
+    (training_progress.folder(loaded.home, RUN)).mkdir(parents=True)
+    ledger = GpuLedger(tmp_path / "gpus.json", {})
+    nobody: Any = None
+    recorder: Any = told
+    return Trainers(loaded, recorder, nobody, ledger, tuple)
+
+
+@pytest.fixture
+def ends(trainers: Trainers) -> Callable[[int, float, str], None]:
+    """A process of the run ends with a code, at a time; who asked it to, if anybody."""
+
+    def end(code: int, now: float, ending: str = "") -> None:
+        process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        trainers._children[RUN] = _Child(process, ending)
+        trainers.ended(TrainerEnded(RUN, process.pid), now)
+
+    return end
+
+
+def test_a_crash_is_waited_for_once(trainers: Trainers, told: Told, ends: Any) -> None:
+    """A time that is over would have the supervisor look again at once, for ever."""
+    ends(137, 100.0)
+    assert told.moves == []
+    due = trainers.next_due(100.0)
+    assert due is not None and due > 100.0
+    assert trainers.next_due(due + 1.0) is None
+    ends(0, 200.0)
+    assert told.moves == [(RUN, "finished")]
+    assert trainers.next_due(100.0) is None
+    assert trainers.troubles(200.0) == {}, "what has finished is no trouble"
+
+
+@pytest.mark.parametrize(
+    ("code", "ending", "state"),
+    [(0, "", "finished"), (0, "ann", "finished"), (143, "ann", "cancelled")],
+)
+def test_what_an_end_means(told: Told, ends: Any, code: int, ending: str, state: str) -> None:
+    """A run that was cancelled as it ended has its policy: it is finished."""
+    ends(code, 100.0, ending)
+    assert told.moves == [(RUN, state)]
+
+
+def test_a_run_that_said_why_it_failed_is_not_tried_again(
+    trainers: Trainers, told: Told, ends: Any
+) -> None:
+    ends(1, 100.0)
+    folder = training_progress.folder(trainers._home, RUN)
+    synced_file.write(folder / "progress.json", b'{"state": "failed", "message": "No GPU."}')
+    ends(1, 200.0)
+    assert told.moves == [(RUN, "failed")]
+    assert trainers.troubles(200.0) == {}
