@@ -109,8 +109,12 @@ def _lines(
 def _how(run: Run, about: Mapping[str, Any], seeds: Mapping[str, int]) -> Iterator[str]:
     recipe, machine = run.recipe, about["machine"]
     yield f"- Again: `{about['command']}`; the recipe is kept in the run's folder."
-    who = "a scripted expert with bad habits" if recipe.sampler == "expert" else "the model itself"
-    yield f"- What is learned from was sampled by {who}, with and without a simulated annotator."
+    if recipe.worlds:
+        expert = recipe.sampler == "expert"
+        who = "a scripted expert with bad habits" if expert else "the model itself"
+        yield f"- Training worlds were played by {who}; a simulated annotator spoke, or nobody."
+    if recipe.orders.train:
+        yield "- Training orders were followed by a script that does at once what a person says."
     yield f"- Seeds measured: {', '.join(f'{arm} {count}' for arm, count in seeds.items())}."
     missing = [arm for arm in recipe.arms if seeds.get(arm, 0) < len(recipe.seeds)]
     if missing:
