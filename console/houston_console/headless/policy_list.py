@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             out.json_line(policy_views.policy(one, active, used, sampled))
     elif found:
         page = Page()
-        titles = ("policy", "kind", "parent", "active on", "rollouts#", "tokens#", "data", "since")
+        titles = ("policy", "kind", "parent", "active on", "going on#", "tokens#", "data", "since")
         page.table(titles, [_row(one, active, used, tokens) for one in found])
     else:
         out.note("Nothing was trained in this home.\n  next: houston train sft --help")

@@ -113,7 +113,7 @@ def _taken_back(store: Store, engine: str) -> str:
     before = rebuild.run(store, policies.before(engine))
     if before is None:
         raise denial(
-            f"New rollouts of engine {engine} have sampled with nothing but its own model.",
+            f"Engine {engine} has nothing to go back to: left is nothing but its own model.",
             "houston policy list",
         )
     return str(before)

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ def need(*modules: str) -> None:
 
 def quiet() -> None:
     """Let transformers show no bars, and torch leave half of the processors to the rest."""
+    os.environ["TQDM_DISABLE"] = "1"  # read as tqdm is imported; reading GGUF asks nothing else
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     torch = importlib.import_module("torch")
     torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
     importlib.import_module("transformers").utils.logging.disable_progress_bar()
