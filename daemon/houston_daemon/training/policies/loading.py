@@ -35,7 +35,8 @@ class Card(NamedTuple):
     model: str
     root: str
     """Where its weights lie, on its own machine."""
-    adapters: tuple[str, ...]
+    adapters: Mapping[str, str]
+    """Name → the folder it was loaded from; empty where the server does not say."""
 
 
 def key_of(variable: str) -> str:
@@ -62,7 +63,9 @@ def load(
     activated. Raises HoustonError: then what the engine has is what it needs, as before.
     """
     with _client(server) as http:
-        there = sorted(_card(server, http).adapters, key=lambda name: order.get(name, 0))
+        known = _card(server, http).adapters
+        _same(server, policy, folder, known)
+        there = sorted(known, key=lambda name: order.get(name, 0))
         gone = () if policy in there else live.unload(server.limit, policy, there, used)
         for name in gone:
             _post(server, http, "unload_lora_adapter", {"lora_name": name})
@@ -84,6 +87,20 @@ def try_model(server: Server) -> None:
         _try(server, http, _card(server, http).model)
 
 
+def _same(server: Server, policy: str, folder: Path, known: Mapping[str, str]) -> None:
+    """Raise HoustonError where the server has something else under the policy's name.
+
+    Homes that share a server each count their policies from 2.
+    """
+    root = known.get(policy)
+    if root and os.path.realpath(root) != os.path.realpath(folder):
+        raise HoustonError(
+            f"Engine {server.name} has another {policy} already, from {root}.",
+            "What new rollouts sample with is as it was.",
+            "Unload it there, or name what this home trains otherwise: --name of houston train.",
+        )
+
+
 def _client(server: Server) -> httpx.Client:
     headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     base = server.url.rstrip("/").removesuffix("/v1")
@@ -94,7 +111,7 @@ def _card(server: Server, http: httpx.Client) -> Card:
     answer = _asked(server, http, "GET", "/v1/models", None)
     models: list[dict[str, Any]] = answer.get("data") or [{}]
     own = next((one for one in models if not one.get("parent")), models[0])
-    adapters = tuple(str(one["id"]) for one in models if one.get("parent"))
+    adapters = {str(one["id"]): str(one.get("root") or "") for one in models if one.get("parent")}
     return Card(str(own.get("id", "")), str(own.get("root") or ""), adapters)
 
 
