@@ -10,7 +10,7 @@ import msgspec
 from houston_shared.home import Home
 from houston_shared.policy_names import training_folder
 
-MESSAGE = 160
+MESSAGE = 600
 """Characters of the trainer's line that are shown."""
 
 
@@ -57,7 +57,8 @@ def words(one: Progress | None) -> str:
         parts.append(f"loss {one.loss:.4f}")
     if one.tokens_per_second is not None:
         parts.append(f"{one.tokens_per_second:,.0f} tokens/s")
-    if one.eta_seconds is not None and one.step < one.steps:
+    going = one.state in ("", "queued", "running")
+    if going and one.eta_seconds is not None and one.step < one.steps:
         parts.append(f"{duration(one.eta_seconds)} left")
     if one.message:
         parts.append(one.message[:MESSAGE])

@@ -70,16 +70,22 @@ def _facts(loaded: Loaded, policy: Policy, said: PolicyRegistered | None) -> lis
     if said is None:
         return [*facts, ("recipe", "erased")]
     facts += [("fits", "engines of kind " + ", ".join(said.engines))]
-    facts += [("metrics", _pairs(said.metrics))] if said.metrics else []
-    facts += [("recipe", _pairs(said.recipe))] if said.recipe else []
+    facts += [("metrics", pairs(said.metrics))] if said.metrics else []
+    facts += [("recipe", pairs(said.recipe))] if said.recipe else []
     return [*facts, *([("note", said.note)] if said.note else [])]
 
 
-def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {_short(value)}" for key, value in values.items())
+def pairs(values: dict[str, Any]) -> str:
+    """Figures or settings in one line, as a recipe's file has them; without those left empty."""
+    said = {key: value for key, value in values.items() if value not in (None, "")}
+    return ", ".join(f"{key} {_short(value)}" for key, value in said.items())
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({pairs(value)})"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from houston_console.headless import options, train_list
+from houston_console.headless import options, policy_show, train_list
 from houston_console.headless.page import Page, span
 from houston_shared import out, training_progress
 from houston_shared.clock import local
@@ -35,12 +35,11 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     page.line(span(one.id, "name"), f"  {one.kind}, {one.state}, queued {local(one.queued_at)}")
     facts = [("stands", train_list.stands(one, progress, there))]
     facts += [("became", one.policy)] if one.policy else []
-    facts += [("took", f"{one.starts} processes")] if one.starts > 1 else []
+    facts += [("begun", f"{one.starts} times")] if one.starts > 1 else []
     if asked is not None:
         facts += [("from", asked.parent or asked.base)]
         facts += [("rollouts", ", ".join(asked.rollouts))] if asked.rollouts else []
-        recipe = ", ".join(f"{key} {value}" for key, value in asked.recipe.items())
-        facts += [("recipe", recipe)] if recipe else []
+        facts += [("recipe", policy_show.pairs(asked.recipe))] if asked.recipe else []
     folder = training_progress.folder(loaded.home, one.id)
     for title, text in [*facts, ("files", f"{folder} (log.txt, output.txt)")]:
         page.line(span(f"  {title:<9} ", "dim"), span(text))

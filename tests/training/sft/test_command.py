@@ -151,7 +151,7 @@ def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base:
     changed = asking.again(loaded, run, ["pack_tokens=77"]).asked
     assert changed.recipe.pack_tokens == 77
     assert changed.recipe.base == str(base)
-    with pytest.raises(HoustonError, match="is not the folder of a run"):
+    with pytest.raises(HoustonError, match="There is no training run"):
         asking.again(loaded, "no-such-run", [])
 
 

@@ -42,6 +42,15 @@ def own(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
 
 def of_daemon(loaded: Loaded, folder: RunFolder) -> str:
     """Follow a child of the daemon. Ctrl-C only stops following."""
+    try:
+        return _until_ended(loaded, folder)
+    except KeyboardInterrupt:
+        run = folder.path.name
+        out.note(f"\n{run} goes on.\n  next: houston train show {run}, or train cancel {run}")
+        raise
+
+
+def _until_ended(loaded: Loaded, folder: RunFolder) -> str:
     shown = _Shown(folder)
     with Reader(loaded.home) as reader:
         while True:

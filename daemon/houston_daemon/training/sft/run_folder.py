@@ -77,6 +77,12 @@ class RunFolder:
         """What was asked. Raises HoustonError where this is no folder of a run."""
         try:
             return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=Asked)
+        except FileNotFoundError:
+            raise HoustonError(
+                f"There is no training run {self.path.name!r} in {self.path.parent}.",
+                "Nothing was trained.",
+                "houston train list",
+            ) from None
         except (OSError, msgspec.DecodeError) as problem:
             raise HoustonError(
                 f"{self.path} is not the folder of a run of training: {problem}.",
