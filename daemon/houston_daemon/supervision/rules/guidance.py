@@ -103,6 +103,8 @@ def _does(call: Call, said: _Said) -> str:
 
 def _holds(wrote: Wrote, said: _Said) -> str:
     """Whether a file has in it what is forbidden; comments do not count."""
+    if said.pattern is None and not _may_fit(said.forbidden, f"{wrote.path}\n{wrote.content}"):
+        return ""
     lines = [line for line in wrote.content.splitlines() if not line.lstrip().startswith("#")]
     text = f"{wrote.path}\n" + "\n".join(lines)
     if said.pattern is not None:
@@ -113,10 +115,17 @@ def _holds(wrote: Wrote, said: _Said) -> str:
 
 def _fits(forbidden: Forbidden, text: str) -> bool:
     """Whether a text names it (`lora` also in `use_lora`), and its purpose where it has one."""
+    if not _may_fit(forbidden, text):
+        return False
     name = re.escape(forbidden.what)
     named = re.search(rf"(?<![^\W_]){name}(?![^\W_])", text, re.I)
     purpose = forbidden.purpose[:_STEM]
     return bool(named) and (not purpose or purpose in text.lower())
+
+
+def _may_fit(forbidden: Forbidden, text: str) -> bool:
+    """Whether it stands there at all: most texts are told apart by this, 10 times as fast."""
+    return forbidden.what.casefold() in text.casefold()
 
 
 def _writes(call: Call, what: str) -> bool:
