@@ -14,7 +14,7 @@ from tests.support.station import Station
 
 pytestmark = [pytest.mark.vllm, pytest.mark.model, pytest.mark.timeout(900)]
 
-STEPS = 3
+STEPS = 2
 BUDGET = f"steps = {STEPS}\nminimum_steps = {STEPS}\nanswer_tokens = 64\nsleep_seconds = 1\n"
 ORDER = "Open the file README.md first."
 
@@ -73,7 +73,7 @@ def test_from_a_guided_rollout_to_a_policy_that_samples(station: Station, tmp_pa
     assert manifest["rows"] >= 1
     # Training, as a child of the daemon, beside the engine.
     words = ["--data", str(data), "--base", str(model_path()), "--gpus", "0"]
-    for setting in ("steps=2", "batch=1", "max_length=1024", "lora_rank=8"):
+    for setting in ("steps=2", "batch=1", "max_length=896", "lora_rank=8"):
         words += ["--set", setting]
     said = station.run("train", "sft", *words, "--json", timeout=600).stdout
     trained = json.loads(said)
