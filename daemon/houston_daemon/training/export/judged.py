@@ -1,17 +1,17 @@
 """By whom and by what steps were judged: the versions of rules and judges behind a set of rows."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
+from houston_shared import rule_reasons
 from houston_shared.secret_values import redact
 from houston_shared.store.queries import verdicts
 from houston_shared.store.reader import Reader
 
-RULE = re.compile(r"\b([a-z][a-z0-9_]*@\d+)\b")
-"""A rule and its version, as reasons name them."""
+_BY_RULE = "mask: rule"
+"""How the reason of a step begins that a rule masks."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -39,10 +39,15 @@ def read(reader: Reader, rollouts: Sequence[str]) -> Judged:
             for one in given:
                 people += one.source == "human"
                 if one.source == "rule":
-                    rules.update(set(RULE.findall(one.reason)) or {one.by})
+                    rules.update(_rules(one.reason) or {one.by})
                 if one.source == "judge":
                     judges[redact(one.by)] += 1
     return Judged(_sorted(rules), _sorted(judges), people, _sorted(counts))
+
+
+def _rules(reason: str) -> set[str]:
+    """`name@version` of the rules that a reason names; it quotes agents, who name packages so."""
+    return {f"{one.rule}@{one.version}" for one in rule_reasons.split(reason)}
 
 
 def _sorted(counted: Counter[str]) -> dict[str, int]:
@@ -51,8 +56,9 @@ def _sorted(counted: Counter[str]) -> dict[str, int]:
 
 def why(text: str) -> str:
     """A reason of a weight of 0 as a kind that can be counted: without steps, rows and words."""
-    if text.startswith("mask: rule"):
-        return f"mask: rule {', '.join(sorted(set(RULE.findall(text))))}".rstrip()
+    if text.startswith(_BY_RULE):
+        rules = sorted(_rules(text.removeprefix(_BY_RULE).lstrip()))
+        return f"{_BY_RULE} {', '.join(rules)}".rstrip()
     for kind in ("mask: judge", "mask: human", "no action"):
         if text.startswith(kind):
             return kind
