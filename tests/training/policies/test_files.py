@@ -2,6 +2,8 @@
 there."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,19 @@ def test_which_engines_take_an_adapter(tmp_path: Path, name: str) -> None:
     config, engines = ENGINES[name]
     found = files.weights(adapter(tmp_path / "a", **config))
     assert (found.kind, found.engines) == ("lora", engines)
+
+
+def test_what_a_killed_process_has_begun_is_removed(tmp_path: Path) -> None:
+    """And what another one is writing just now is not."""
+    policies = tmp_path / "policies"
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    begun = [policies / f".p@2.{pid}.new" for pid in (gone.pid, os.getppid())]
+    for one in begun:
+        one.mkdir(parents=True)
+        (one / "model.safetensors").write_bytes(b"half")
+    files.place(adapter(tmp_path / "a", r=8).iterdir(), policies / "p@3", SAID)
+    assert {one.name for one in policies.iterdir()} == {"p@3", begun[1].name}
 
 
 def test_what_is_no_policy_is_said(tmp_path: Path) -> None:

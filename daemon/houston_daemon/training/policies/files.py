@@ -22,6 +22,8 @@ TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
+_BEGUN = ".new"
+"""Ends the name of a folder that is being written, behind the process that writes it."""
 VLLM_RANK = 64
 """Largest rank that a vLLM child of ours takes (`--max-lora-rank`)."""
 
@@ -99,7 +101,8 @@ def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
     What an earlier try left beside it is replaced; a folder that is there already is refused
     (FileExistsError).
     """
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    _tidy(folder.parent)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}{_BEGUN}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(mode=0o700, parents=True)
     for file in files:
@@ -116,6 +119,14 @@ def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
             raise FileExistsError(f"{folder} is there already") from problem
         raise
     _sync(folder.parent)
+
+
+def _tidy(policies: Path) -> None:
+    """Remove what processes that were killed have begun: full weights are many gigabytes."""
+    for left in policies.glob(f".*{_BEGUN}"):
+        owner = left.name.removesuffix(_BEGUN).rpartition(".")[2]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:
