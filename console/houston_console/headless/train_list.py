@@ -19,6 +19,8 @@ from houston_shared.training_progress import Progress
 REASON = 100
 """Characters of how it stands; --json has all."""
 
+ENDED = ("finished", "failed", "cancelled")
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
@@ -50,6 +52,8 @@ def stands(one: TrainingRun, progress: Progress | None, daemon: bool) -> str:
         return f"is being cancelled by {one.cancelling.removeprefix('person:')}"
     if one.reason or one.state == "queued":
         return one.reason
+    if progress is not None and one.state in ENDED and progress.state not in ENDED:
+        return f"ended at step {progress.step:,} of {progress.steps:,}"
     return training_progress.words(progress)
 
 
