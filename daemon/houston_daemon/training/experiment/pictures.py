@@ -71,7 +71,9 @@ def _over_time(folder: Path, summed: Mapping[str, Any]) -> str:
             line["seconds"], line["score"], _DASHES[arm], where="post",
             color=_COLOURS[arm], label=arm,
         )  # fmt: skip
-    axes.set(xlabel="active time, seconds", ylabel="mean score", ylim=(0, None), xlim=(0, None))
+    top = max(max(one["over_time"]["score"]) for one in summed.values())
+    axes.set(xlabel="active time, seconds", ylabel="mean score", xlim=(0, None))
+    axes.set_ylim(0, max(5.0, 1.1 * top))
     return _kept(folder, figure, "score-over-time")
 
 
