@@ -12,3 +12,12 @@ def write(file: Path, data: bytes) -> None:
         written.flush()
         os.fsync(written.fileno())
     beside.replace(file)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk before going on. Raises OSError."""
+    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)

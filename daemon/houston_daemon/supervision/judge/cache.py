@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from houston_shared import synced_file
 from houston_shared.home import Home
 
 FORMAT = 1
@@ -81,7 +82,7 @@ class Cache:
         finally:
             with suppress(FileNotFoundError):  # it has its name by now
                 beside.unlink()
-        _sync(file.parent)
+        synced_file.sync(file.parent)
 
     def forget(self) -> None:
         """Remove every answer: reasons quote what was judged, and that is to go. Raises OSError."""
@@ -96,11 +97,3 @@ class Cache:
 
 def _digest(kept: msgspec.Raw) -> str:
     return hashlib.sha256(bytes(kept)).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

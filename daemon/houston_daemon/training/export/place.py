@@ -92,10 +92,10 @@ class Place:
         for name in names:
             (self.folder / (name + UNFINISHED)).replace(self.folder / name)
         synced_file.write(self.folder / card.NAME, page.encode())
-        _sync(self.folder)
+        synced_file.sync(self.folder)
         synced_file.write(self.folder / manifest.NAME, encoded)
         self._marker.unlink()
-        _sync(self.folder)
+        synced_file.sync(self.folder)
         return True
 
     def mark(self) -> None:
@@ -166,14 +166,6 @@ class _Held:
 
     def close(self) -> None:
         os.close(self._descriptor)
-
-
-def _sync(folder: Path) -> None:
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)
 
 
 def _unusable(folder: Path, problem: OSError) -> HoustonError:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from houston_shared import synced_file
 from houston_shared.errors import HoustonError
 
 LINEAGE = "lineage.json"
@@ -106,11 +107,11 @@ def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(mode=0o700, parents=True)
     for file in files:
-        _sync(Path(shutil.copyfile(file, beside / file.name)))
+        synced_file.sync(Path(shutil.copyfile(file, beside / file.name)))
     said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
     (beside / LINEAGE).write_bytes(said + b"\n")
-    _sync(beside / LINEAGE)
-    _sync(beside)
+    synced_file.sync(beside / LINEAGE)
+    synced_file.sync(beside)
     try:
         beside.rename(folder)
     except OSError as problem:
@@ -118,7 +119,7 @@ def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
         if problem.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise FileExistsError(f"{folder} is there already") from problem
         raise
-    _sync(folder.parent)
+    synced_file.sync(folder.parent)
 
 
 def _tidy(policies: Path) -> None:
@@ -127,11 +128,3 @@ def _tidy(policies: Path) -> None:
         owner = left.name.removesuffix(_BEGUN).rpartition(".")[2]
         if owner.isdigit() and not Path("/proc", owner).exists():
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

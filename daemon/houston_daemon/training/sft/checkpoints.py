@@ -4,7 +4,6 @@ Written into a folder of its own, synced, marked, renamed: what has the marker c
 after a kill or a power cut. It knows files, not what stands in them, and imports no torch.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,13 +39,14 @@ def finish(folder: Path, step: int, keep: int) -> Path:
     made, place = folder / _BESIDE / f"{_PREFIX}{step}", folder / f"{_PREFIX}{step}"
     files = {}
     for file in sorted(one for one in made.rglob("*") if one.is_file()):
-        _sync(file)
+        synced_file.sync(file)
         files[str(file.relative_to(made))] = file.stat().st_size
     synced_file.write(made / MARKER, msgspec.json.encode(Marker(step=step, files=files)))
+    synced_file.sync(made)
     if place.exists():  # of an earlier try that was not whole
         shutil.rmtree(place)
     made.replace(place)
-    _sync(folder)
+    synced_file.sync(folder)
     shutil.rmtree(folder / _BESIDE)
     for old in whole(folder)[:-keep]:
         shutil.rmtree(old)
@@ -77,11 +77,3 @@ def _step(folder: Path) -> int | None:
     except (OSError, msgspec.DecodeError):
         return None
     return marker.step if sizes == marker.files else None
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
