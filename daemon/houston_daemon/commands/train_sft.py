@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     folder.ask(msgspec.structs.replace(folder.asked, beside=beside))
     if alone:
         _check_engines(arguments, loaded, gpus)
-        progress.Writer(folder.path).set("queued")
+    if there:
+        _bury(loaded, folder.path.name)
+    progress.Writer(folder.path).set("queued")  # what an earlier try said is over
     if there:
         _tell(arguments, loaded, folder, gpus, alone)
     child = launch.start(folder.path, gpus) if alone else None
@@ -92,6 +94,15 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if beside and state == "failed":
         tell(loaded, folder.path.name, "failed", "its process was killed")  # where it could not
     return _say(arguments, loaded, folder, state)
+
+
+def _bury(loaded: Loaded, run: str) -> None:
+    """Say that a run beside the daemon has failed whose trainer was killed with all who could have
+    said so: nobody is at work in its folder (`asking.again`)."""
+    with Reader(loaded.home) as reader:
+        known = reader.run(training_runs.one(run))
+    if known is not None and known.alone and known.state not in following.ENDED:
+        tell(loaded, run, "failed", "its process was killed")
 
 
 def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:

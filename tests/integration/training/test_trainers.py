@@ -33,7 +33,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     place = tmp_path_factory.mktemp("data")
     base = tiny.save_model(place / "base")
     data = tiny.write(place / "data", tiny.rows())
-    (data / "manifest.json").write_text("{}")
+    (data / "manifest.json").write_text('{"format": "trl"}')
     common = ["--data", str(data), "--base", str(base), "--gpus", "0", "--detach"]
     for setting in ("batch=2", "save_steps=10", "warmup=0", "epochs=1000"):
         common += ["--set", setting]
@@ -95,6 +95,30 @@ def test_what_has_finished_is_a_policy_with_its_lineage(station: Station) -> Non
     assert policy["manifest"] == show(station, found["run"])["manifest"]
     assert policy["metrics"]["steps"] == 2
     station.run("verify")
+
+
+def test_a_run_beside_the_daemon_that_was_killed_can_be_gone_on_with(
+    station: Station, words: list[str]
+) -> None:
+    """Its trainer and its command are gone: nobody is left who could say that it failed."""
+    (row,) = station.json(*words, "--alone", "--set", "steps=100000")
+    run = row["run"]
+    station.until(lambda: "checkpoint at step" in log(station, run), 200, "it has a checkpoint")
+    for pid in beside(station, run):
+        os.kill(pid, signal.SIGKILL)
+    station.until(lambda: not beside(station, run), 10, "it is gone")
+    assert state(station, run) == "running", "as far as anybody knows"
+    station.json("train", "sft", "--resume", run, "--detach")
+    station.until(lambda: "going on from" in log(station, run), 200, "as a child of the daemon")
+    station.run("train", "cancel", run)
+    station.until(lambda: state(station, run) == "cancelled", 60, "it is told to end")
+
+
+def beside(station: Station, run: str) -> list[int]:
+    """Trainers in the folder of a run that the daemon did not start."""
+    words = f"houston_daemon.training.sft {station.home}/training/{run}"
+    found = [entry for entry in Path("/proc").glob("[0-9]*") if words in told(entry, "cmdline")]
+    return [int(entry.name) for entry in found if alive(int(entry.name))]
 
 
 def log(station: Station, run: str) -> str:
