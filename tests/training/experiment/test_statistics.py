@@ -1,9 +1,12 @@
 """Intervals against published and computed values; figure 6's rule."""
 
+import json
 import math
 
 import pytest
 
+from houston_daemon.training.experiment import summing
+from houston_daemon.training.experiment.recipe import Recipe
 from houston_daemon.training.experiment.statistics import (
     bootstrap,
     over_time,
@@ -69,3 +72,12 @@ def test_score_over_time_is_the_last_before_and_nothing_before_any() -> None:
     assert over_time(histories, [5.0, 10.0, 15.0, 25.0]) == pytest.approx(
         [0.0, 50 / 3, 50.0, 130 / 3]
     )
+
+
+def test_what_nothing_was_measured_of_is_null_in_json() -> None:
+    """Of orders that are few, there may be none of a kind; NaN is no JSON."""
+    shares = {"other kinds": {"followed": 0, "of": 0}}
+    measured = {"base": [{"worlds": [], "obedience": {"shares": shares}}]}
+    found = summing.summed(Recipe(name="few"), measured)
+    assert found["base"]["obedience"]["other kinds"]["value"] is None
+    json.dumps(found, allow_nan=False)

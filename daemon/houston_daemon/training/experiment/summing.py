@@ -4,6 +4,7 @@ A task of the task-weighted mean is one held-out world (APOLLO, tables 1 and 2).
 results as they lie on disk; writes nothing.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -78,5 +79,7 @@ def _obedience(recipe: Recipe, found: Sequence[Measured]) -> dict[str, Any]:
     }
 
 
-def _bounds(one: statistics.Interval) -> dict[str, float]:
-    return {"value": one.value, "low": one.low, "high": one.high}
+def _bounds(one: statistics.Interval) -> dict[str, float | None]:
+    """As JSON has it: what is not known is null there, and no NaN."""
+    value = None if math.isnan(one.value) else one.value
+    return {"value": value, "low": one.low, "high": one.high}
