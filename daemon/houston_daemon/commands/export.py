@@ -148,6 +148,8 @@ def _say(done: Exported, as_json: bool) -> None:
         out.line(f"  {file.name}  {rows}, {trained}, the longest has {longest}")
     for why, count in counts.untrained.items():
         out.line(f"  not trained: {count:,} {counts.unit}, {why}")
+    if counts.unjudged and made.verdicts.counts:
+        out.line(f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged")
     if not made.verdicts.counts:
         out.note("Nobody judged a step of this. First: houston judge R… --rules-only")
     if made.left_out:

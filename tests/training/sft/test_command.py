@@ -94,6 +94,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"tokenizers": {"/x": "0" * 64}},
         "belong to another tokenizer",
     ),
+    "rows for another program": ({}, {"format": "slime"}, "are written for slime"),
+    "a setting there is none of": (
+        {"settings": ("stepz=3",)},
+        {},
+        "--set has an unknown key `stepz`",
+    ),
     "copies of copies": (
         {"recipe": "apollo"},
         {"recipe": {"name": "apollo", "react": 7, "summary": 10}},

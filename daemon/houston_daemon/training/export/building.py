@@ -14,6 +14,7 @@ import msgspec
 from houston_daemon.training.export import judged, secrets
 from houston_daemon.training.export.format import Format, Line, provenance
 from houston_daemon.training.export.manifest import Counts, LeftOut
+from houston_daemon.training.rows.plan import UNJUDGED
 from houston_daemon.training.rows.row import ChatRow, Kind, Row
 
 UNTRAINED = "nothing in it is trained"
@@ -54,6 +55,7 @@ class Building:
     _all: int = 0
     _sampled: int = 0
     _trained: int = 0
+    _unjudged: int = 0
     _why: Counter[str] = field(default_factory=Counter)
 
     def lines(self, row: Row | ChatRow) -> Iterator[Built]:
@@ -86,6 +88,7 @@ class Building:
             all=self._all,
             sampled=self._sampled,
             trained=self._trained,
+            unjudged=self._unjudged,
             untrained=dict(sorted(self._why.items())),
         )
 
@@ -137,18 +140,19 @@ class Building:
             self.dialects.add(row.dialect)
             names = self.policies.setdefault(row.rollout, set())
             for span in row.spans:
-                self._weigh(span.weight, span.why, span.end - span.start)
+                self._weigh(span.weight, span.why, span.by, span.end - span.start)
                 names.add(span.policy)
             return
         self._all += len(row.messages)
         for one in row.messages:
             if one.weight or one.why:
-                self._weigh(one.weight, one.why, 1)
+                self._weigh(one.weight, one.why, one.by, 1)
 
-    def _weigh(self, weight: float, why: str, size: int) -> None:
+    def _weigh(self, weight: float, why: str, by: str, size: int) -> None:
         self._sampled += size
         if weight:
             self._trained += size
+            self._unjudged += size if by == UNJUDGED else 0
         else:
             self._why[judged.why(why)] += size
 

@@ -74,6 +74,8 @@ class Counts(msgspec.Struct, frozen=True):
     sampled: int
     """Of answers; one that stands in several rows counts in each."""
     trained: int
+    unjudged: int
+    """Of those that are trained: of steps of which nobody said anything."""
     untrained: dict[str, int]
     """Sampled and not trained, by why; with `trained` it makes `sampled`."""
 

@@ -27,6 +27,8 @@ from houston_shared.policy_names import check_family, training_folder
 from houston_shared.store.reader import Reader
 
 NOT_TRAINED = "Nothing was trained."
+FORMAT = "trl"
+"""Which of the formats of `houston export` it trains on."""
 BEGUN = "."
 """Begins the name of a run's folder until all of it is there."""
 BEGUN_SECONDS = 60.0
@@ -153,7 +155,16 @@ def _data(loaded: Loaded, wanted: Wanted, base: str, to: RunFolder) -> tuple[str
 
 
 def _filled(found: Recipe, manifest: dict[str, Any]) -> Recipe:
-    """With paths that hold wherever the trainer runs. Raises HoustonError without a base."""
+    """With paths that hold wherever the trainer runs.
+
+    Raises HoustonError without a base, and for rows of another form.
+    """
+    if manifest.get("format", FORMAT) != FORMAT:
+        raise HoustonError(
+            f"The rows of the data are written for {manifest.get('format')}, not as token ids.",
+            NOT_TRAINED,
+            f"Export again with --format {FORMAT}",
+        )
     base = found.base or _base(manifest)
     if not Path(base, "config.json").is_file():
         raise HoustonError(

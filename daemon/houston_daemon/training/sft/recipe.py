@@ -103,10 +103,8 @@ def load(name: str, settings: list[str]) -> Recipe:
         raise ConfigurationError(
             f"There is no recipe {name}; there are {', '.join(names())}, or a .toml file."
         )
-    tables = toml_file.read(file)
-    for setting in settings:
-        _lay(tables, setting)
-    return toml_file.convert(tables, Recipe, str(file))
+    found = toml_file.convert(toml_file.read(file), Recipe, str(file))
+    return changed(found, settings)
 
 
 def changed(recipe: Recipe, settings: list[str]) -> Recipe:
