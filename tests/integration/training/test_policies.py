@@ -170,6 +170,18 @@ def test_what_is_no_adapter_for_the_model_is_refused_by_the_engine(
     assert [name for name, one in listed(station).items() if one["active"]] == active
 
 
+def test_files_that_are_not_what_was_registered_are_never_sampled_with(station: Station) -> None:
+    """The ledger would name policy@3 for tokens of something else."""
+    file = station.home / "policies/policy@3/adapter_model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    said = station.run("policy", "activate", "policy@3", code=1).stderr
+    assert "are not those that were registered as policy@3" in said
+    file.write_bytes(whole)
+    assert activate(station, "policy@3")["state"] == "active"
+    station.run("policy", "rollback")
+
+
 def test_the_home_is_sound_and_says_what_happened(station: Station) -> None:
     station.run("verify")
     (row,) = station.json("backup")
