@@ -3,7 +3,9 @@
 They speak as the person who runs them: who that is, is the kernel's word, like for any command.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from houston_shared.store.bodies_training import PolicyRegistered, RunKind, RunState
 from houston_shared.wire_operators import FromPerson
@@ -47,7 +49,7 @@ class StartTraining(FromPerson, frozen=True, kw_only=True):
     manifest: str = ""
     """SHA-256 of the manifest of its data."""
     recipe: dict[str, Any] = {}
-    gpus: int = 0
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     """GPUs of this machine that it leases; without any it runs on the CPU."""
     share_gpus: bool = False
     """Whether it may have GPUs that an engine uses."""

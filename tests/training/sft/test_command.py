@@ -152,6 +152,11 @@ def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base:
         loaded, asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
     )
     run = made.path.name
+    outside = tmp_path / "outside"
+    made.path.rename(outside)
+    with pytest.raises(HoustonError, match="is no training run"):
+        asking.again(loaded, f"../../{outside.name}", [])
+    outside.rename(made.path)
     with pytest.raises(HoustonError, match="learning_rate cannot change"):
         asking.again(loaded, run, ["learning_rate=1"])
     changed = asking.again(loaded, run, ["pack_tokens=77"]).asked

@@ -23,7 +23,7 @@ from houston_daemon.training.sft.recipe import Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
-from houston_shared.policy_names import check_family, training_folder
+from houston_shared.policy_names import check_family, is_run, training_folder
 from houston_shared.store.reader import Reader
 
 NOT_TRAINED = "Nothing was trained."
@@ -111,6 +111,10 @@ def _tidy(loaded: Loaded) -> None:
 
 def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
     """The folder of a run to go on with. Raises HoustonError where it is none, or has finished."""
+    if not is_run(run):  # it names a folder of the home, and nothing else
+        raise HoustonError(
+            f"{run[:80]!r} is no training run.", NOT_TRAINED, "houston train list", ExitCode.USAGE
+        )
     made = run_folder.of(loaded.home, run)
     asked = made.asked
     now = progress.read(made.path)
