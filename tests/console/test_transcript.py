@@ -1,5 +1,7 @@
 """Reading a trajectory: choosing, unfolding, following, jumping."""
 
+from textual import events
+
 from houston_console.app.rollouts.selector import RolloutList
 from houston_console.app.transcript.transcript import Transcript
 from tests.console.conftest import SMALL, WIDE, Sit
@@ -237,6 +239,16 @@ async def test_jumps_go_where_they_say(builder: HomeBuilder, sit: Sit) -> None:
             assert step == 0 or f"thought {step}" in seat.text(), what
         await seat.press("colon", "x", "enter")
         assert "is no place" in seat.bar("#hints")
+
+
+async def test_keys_in_one_breath_with_a_place_go_on_from_there(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _home(builder, 30)
+    async with sit(builder.home, "r-one", SMALL) as seat:
+        for key in ("colon", "1", "2", "enter", "j", "j"):
+            seat.app.post_message(events.Key(key, {"colon": ":"}.get(key, key)))
+        await seat.until(lambda: seat.transcript.cursor == 14, "two below the place")
 
 
 async def test_a_line_to_type_in_moves_nothing(builder: HomeBuilder, sit: Sit) -> None:

@@ -1,7 +1,9 @@
 """Questions and the help page, above everything else."""
 
+from collections.abc import Callable
 from typing import Any
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -111,11 +113,36 @@ class Prompt(OneLine):
     own = {"escape": "leave"}
     kind = ""
 
+    def __init__(self, taken: Callable[[str], None] | None = None, **arguments: Any) -> None:
+        """taken: told at once what was typed, before any key that follows; else Submitted tells."""
+        super().__init__(**arguments)
+        self._taken = taken
+
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""
         self.kind, self.value, self.placeholder = kind, "", placeholder
         self.display = True
         self.screen.set_focus(self)  # at once: the next key is its own
+
+    async def _on_key(self, event: events.Key) -> None:
+        """A key in one breath with the enter before it is for what has the focus since."""
+        focused = self.screen.focused
+        if focused is not None and focused is not self:
+            event.stop()
+            event.prevent_default()
+            focused._forward_event(events.Key(event.key, event.character))
+
+    async def action_submit(self) -> None:
+        """Ask, and leave at once: the next key is no letter of this."""
+        self.keep()
+        if self._taken is None:
+            await super().action_submit()
+        else:
+            self._taken(self.value.strip())
+
+    def keep(self) -> None:
+        """What was typed stays what is asked."""
+        self.action_leave()
 
     def action_leave(self) -> None:
         """Nothing was asked."""

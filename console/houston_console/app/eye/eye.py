@@ -194,7 +194,6 @@ class Eye(HoustonScreen):
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Look for them."""
         event.stop()
-        self.find.action_leave()
         self.text.needle = " ".join(event.value.split())
         lines, needle = self.text.lines, self.text.needle
         self.text.hits = await asyncio.to_thread(found_in, lines, needle)

@@ -200,10 +200,6 @@ class HomeScreen(HoustonScreen):
         """At once, with every letter."""
         self.list_again()
 
-    def on_input_submitted(self) -> None:
-        """The list stays as it is filtered."""
-        self.filter.keep()
-
     async def action_back(self) -> None:
         """End the filter; without one, go back to the rollout that is open."""
         if self.filter.value:

@@ -6,7 +6,6 @@ from typing import Any
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widgets import Input
 
 from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.frame import subtitle, title
@@ -38,7 +37,7 @@ class TrajectoryArea(Vertical):
         self.transcript = Transcript(id="transcript")
         self.marks = Marks(self.transcript, link, lambda: self.source)
         self.judging = Judging(self.transcript, link, lambda: self.source)
-        self.prompt = Prompt(id="prompt")
+        self.prompt = Prompt(self._take, id="prompt")
         self.searching = Searching(
             self.transcript,
             link.home,
@@ -121,10 +120,9 @@ class TrajectoryArea(Vertical):
         self.prompt.ask(message.what, message.what)
         self.prompt.value = message.value
 
-    async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """What was asked for; nothing that is said meanwhile waits for the answer."""
-        self.prompt.action_leave()
-        self.run_worker(guarded(self, self._answer(event.value.strip())), group="answer")
+    def _take(self, text: str) -> None:
+        """What was typed; nothing that is said meanwhile waits for the answer."""
+        self.run_worker(guarded(self, self._answer(text)), group="answer")
 
     async def _go_to(self, text: str) -> None:
         """Raises HoustonError."""
