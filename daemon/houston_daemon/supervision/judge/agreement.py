@@ -6,13 +6,12 @@ how many of the steps that people masked were found. Kappa is agreement beyond c
 (Wilson 1927), which holds for few and for extreme counts. Pure arithmetic.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-Z = 1.959964
-"""Of 95 %, two-sided."""
+from houston_shared.wilson import bounds
+
 FEW = 30
 """Steps judged by people below which the figures say little."""
 FEW_MASKED = 10
@@ -115,10 +114,4 @@ def compare(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
 
 def wilson(hits: int, of: int) -> Interval:
     """`hits / of` with Wilson's bounds; the whole range where `of` is 0."""
-    if not of:
-        return Interval(None, 0.0, 1.0)
-    share = hits / of
-    scale = 1 + Z * Z / of
-    centre = share + Z * Z / (2 * of)
-    half = Z * math.sqrt(share * (1 - share) / of + Z * Z / (4 * of * of))
-    return Interval(share, max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
+    return Interval(hits / of if of else None, *bounds(hits, of))

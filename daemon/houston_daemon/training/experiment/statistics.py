@@ -8,7 +8,9 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import fmean
+
+from houston_shared.wilson import bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +23,8 @@ class Interval:
 
 
 def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
-    """The share `hits / total`, 0 to 1, with Wilson's score interval (1927, eq. 6).
-
-    Without any trial nothing is known: 0 to 1.
-    """
-    if total == 0:
-        return Interval(math.nan, 0.0, 1.0)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share = hits / total
-    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2)) / (1 + z * z / total)
-    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))
+    """The share `hits / total`, 0 to 1, with Wilson's bounds; no number without any trial."""
+    return Interval(hits / total if total else math.nan, *bounds(hits, total, confidence))
 
 
 def weighted(domains: Mapping[str, Mapping[str, Sequence[float]]]) -> float:
