@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.recorder.disk.preflight import preflight
+from houston_shared.home import Home
+from houston_shared.store import schema
 from tests.faults.power_cut import cuts, life, trace
 from tests.faults.power_cut.disk import Cut
 from tests.faults.power_cut.replay import Replay, differences
@@ -108,3 +111,44 @@ def test_a_large_body_that_a_killed_recorder_left_is_synced_when_it_is_found(
         Cut(random.Random(seed)).write_out(replay.root, place)
         (blob,) = (disk / "home" / "blobs").rglob("*.zst")
         assert (place / blob.relative_to(disk)).read_bytes() == blob.read_bytes()
+
+
+UNSYNCED = """
+import os, sys
+from pathlib import Path
+from houston_daemon.recorder.disk.connection import open_writer
+from houston_shared import synced_file
+from houston_shared.home import Home
+home = Home(Path(sys.argv[1]))
+home.path.mkdir(exist_ok=True)
+connection = open_writer(home)
+for folder in (home.path, home.path.parent):
+    synced_file.sync(folder)
+connection.execute(f"PRAGMA synchronous = {'OFF' if sys.argv[2] == 'killed' else 'FULL'}")
+connection.execute("INSERT INTO meta VALUES (?, 'there')", (sys.argv[2],))
+os._exit(9 if sys.argv[2] == "killed" else 0)
+"""
+
+
+def test_a_commit_that_a_killed_recorder_left_unsynced_is_no_damage_after_a_power_cut(
+    tracer: Path, tmp_path: Path
+) -> None:
+    """Killed between writing a commit and its sync; the power goes in the sync of the next one."""
+    disk, file = tmp_path / "disk", tmp_path / "trace"
+    disk.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": str(tracer)}
+    environment |= {"POWER_CUT_ROOT": str(disk), "POWER_CUT_TRACE": str(file)}
+    environment |= {"POWER_CUT_KILL": str(tmp_path / "kill")}
+    for how, code in (("killed", 9), ("next", 0)):
+        command = [sys.executable, "-c", UNSYNCED, str(disk / "home"), how]
+        assert subprocess.run(command, env=environment, check=False).returncode == code
+    records = trace.read(file)
+    begun = max(number for number, record in enumerate(records) if record.op == "w") + 1
+    assert records[begun].op == "s", "the sync of the next commit has begun"
+    replay = Replay(disk)
+    for record in records[: begun + 1]:
+        replay.feed(record)
+    for seed in range(40):
+        place = tmp_path / f"after {seed}"
+        Cut(random.Random(seed)).write_out(replay.root, place)
+        assert preflight(Home(place / "home")) == schema.VERSION

@@ -5,12 +5,14 @@ WAL away when the last writer closes. Therefore this reads through a connection 
 Damage further back stays visible to `verify`, and `resumable` finds it before a rollout goes on.
 """
 
+import contextlib
 import sqlite3
 from urllib.parse import quote
 
 from houston_daemon.recorder.disk import head_file
 from houston_daemon.recorder.disk.damage import UNKNOWN, damaged
 from houston_daemon.recorder.upkeep import verify_wal
+from houston_shared import synced_file
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import chain, schema
@@ -33,6 +35,7 @@ def preflight(home: Home) -> int:
     if not home.database.is_file() or not home.database.stat().st_size:
         _not_shorter(home, 0, vouched)
         return 0
+    _settle(home)
     uri = f"file:{quote(str(home.database))}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)
     try:
@@ -51,6 +54,14 @@ def preflight(home: Home) -> int:
         raise damaged(home, f"SQLite cannot read {home.database} ({said}).") from None
     finally:
         connection.close()
+
+
+def _settle(home: Home) -> None:
+    """Have on the disk what a killed recorder wrote to the log and had not synced: SQLite takes it
+    for stored. Behind it the next commit would be a second one that a power cut may tear.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        synced_file.sync(home.database.with_name(home.database.name + "-wal"))
 
 
 def _undo_beginning(home: Home) -> None:
