@@ -88,6 +88,7 @@ READS_THE_WALL_CLOCK = {
     "recorder/upkeep/backup.py": "how old a backup is, by its file's time",
     "recorder/status.py": "how old the newest backup is, never less than nothing",
     "recorder/upkeep/copying.py": "names of backups sort by time",
+    "training/sft/asking.py": "how old is what a killed command has begun: file times are wall",
     "service/nightly.py": "how old the newest backup is: it may outlive a boot",
     "service/machine_checks.py": "doctor asks whether the clock is set at all",
 }

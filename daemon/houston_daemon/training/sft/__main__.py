@@ -16,6 +16,7 @@ from houston_daemon.training.sft import turn
 from houston_daemon.training.sft.finishing import ended, finish
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
+from houston_shared import out
 from houston_shared.errors import ExitCode, HoustonError
 
 ASKED_TO_END = 128 + signal.SIGTERM
@@ -42,7 +43,7 @@ def main() -> int:
         try:
             turn.take(folder.path)  # until this process ends
         except HoustonError as problem:  # the folder is the other's to write into
-            sys.stderr.write(f"{problem}\n")
+            out.note(str(problem))
             return int(problem.code)
     writer = Writer(folder.path, silent=not first)
     try:
@@ -92,7 +93,7 @@ def _failed(folder: RunFolder, problem: Exception) -> None:
         )
     writer.set("failed", str(problem))
     writer.say(str(problem))
-    sys.stderr.write(f"{problem}\n")
+    out.note(str(problem))
     ended(folder, "failed", problem.cause)
 
 
