@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from houston_console.app.home.listing import HomeList
+from houston_console.app.home.screen import HomeScreen
 from houston_shared.command import main
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
@@ -183,3 +186,25 @@ async def test_the_card_says_what_attention_a_rollout_has_cost(
         await seat.until(lambda: "attention: you 42 min; ben 3 words" in seat.text("#home-card"))
         await seat.press("enter")
         await seat.until(lambda: "ben 3 words" in seat.text("#facts"), "beside the rollout too")
+
+
+async def test_what_changes_behind_home_draws_nothing(
+    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over SSH every needless frame is paid for; once it is seen again, it stands as it is."""
+    _three(builder)
+    async with sit(builder.home, at_home=True) as seat:
+        assert isinstance(seat.app.screen, HomeScreen)
+        drawn: list[object] = []
+        display = seat.app._display
+        monkeypatch.setattr(
+            seat.app,
+            "_display",
+            lambda screen, frame: (drawn.append(frame), display(screen, frame)),
+        )
+        drawn.clear()
+        seat.app.watching.query_one("#rollout-list").refresh()
+        await seat.pilot.pause(0.3)
+        assert not drawn
+        seat.app.screen.refresh()
+        await seat.until(lambda: bool(drawn), "what is before it is drawn")

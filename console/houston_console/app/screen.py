@@ -21,6 +21,17 @@ class HoustonScreen(Screen[None]):
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """As Textual's own, which draws the whole screen for it: frames and cursors change, no more."""
 
+    def _compositor_refresh(self) -> None:
+        """Nothing while another full screen hides it: Textual would draw that one again, whole."""
+        stack = self.app.screen_stack
+        above = stack[stack.index(self) + 1 :] if self in stack else ()
+        if any(isinstance(one, HoustonScreen) for one in above):
+            self._dirty_widgets.clear()
+            self._compositor._dirty_regions.clear()
+            self._repaint_required = True  # once it is seen again
+            return
+        super()._compositor_refresh()
+
     def __init__(self, state: ConsoleState, home: str) -> None:
         """home: how the home is named to people."""
         super().__init__()
