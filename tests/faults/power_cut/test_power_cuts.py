@@ -76,6 +76,19 @@ def test_a_disk_that_lies_is_noticed(traced: Traced, tmp_path: Path, lie: str) -
     assert any(noticed(SEED + more) for more in range(8))
 
 
+def two_lives(tracer: Path, folder: Path, program: str) -> tuple[Path, list[Record]]:
+    """The disk and the trace of a program that is killed on a home, then comes to its end there."""
+    disk, file = folder / "disk", folder / "trace"
+    disk.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": str(tracer)}
+    environment |= {"POWER_CUT_ROOT": str(disk), "POWER_CUT_TRACE": str(file)}
+    environment |= {"POWER_CUT_KILL": str(folder / "kill")}
+    for how, code in (("killed", 9), ("whole", 0)):
+        command = [sys.executable, "-c", program, str(disk / "home"), how]
+        assert subprocess.run(command, env=environment, check=False).returncode == code
+    return disk, trace.read(file)
+
+
 KILLED = """
 import os, sys
 from pathlib import Path
@@ -95,16 +108,9 @@ def test_a_large_body_that_a_killed_recorder_left_is_synced_when_it_is_found(
     tracer: Path, tmp_path: Path
 ) -> None:
     """Killed between the rename and the sync of the folder: the name is there, not durable."""
-    disk, file = tmp_path / "disk", tmp_path / "trace"
-    disk.mkdir()
-    environment = {**os.environ, "LD_PRELOAD": str(tracer)}
-    environment |= {"POWER_CUT_ROOT": str(disk), "POWER_CUT_TRACE": str(file)}
-    environment |= {"POWER_CUT_KILL": str(tmp_path / "kill")}
-    for how, code in (("killed", 9), ("whole", 0)):
-        command = [sys.executable, "-c", KILLED, str(disk / "home"), how]
-        assert subprocess.run(command, env=environment, check=False).returncode == code
+    disk, records = two_lives(tracer, tmp_path, KILLED)
     replay = Replay(disk)
-    for record in trace.read(file):
+    for record in records:
         replay.feed(record)
     for seed in range(10):
         place = tmp_path / f"after {seed}"
@@ -134,15 +140,7 @@ def test_a_commit_that_a_killed_recorder_left_unsynced_is_no_damage_after_a_powe
     tracer: Path, tmp_path: Path
 ) -> None:
     """Killed between writing a commit and its sync; the power goes in the sync of the next one."""
-    disk, file = tmp_path / "disk", tmp_path / "trace"
-    disk.mkdir()
-    environment = {**os.environ, "LD_PRELOAD": str(tracer)}
-    environment |= {"POWER_CUT_ROOT": str(disk), "POWER_CUT_TRACE": str(file)}
-    environment |= {"POWER_CUT_KILL": str(tmp_path / "kill")}
-    for how, code in (("killed", 9), ("next", 0)):
-        command = [sys.executable, "-c", UNSYNCED, str(disk / "home"), how]
-        assert subprocess.run(command, env=environment, check=False).returncode == code
-    records = trace.read(file)
+    disk, records = two_lives(tracer, tmp_path, UNSYNCED)
     begun = max(number for number, record in enumerate(records) if record.op == "w") + 1
     assert records[begun].op == "s", "the sync of the next commit has begun"
     replay = Replay(disk)

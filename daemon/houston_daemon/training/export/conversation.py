@@ -37,6 +37,16 @@ def with_objects(message: Message) -> list[dict[str, Any]]:
     ]
 
 
+def with_names(message: Message, names: dict[str, str]) -> dict[str, Any]:
+    """What templates take beside role and content: calls, or the tool whose result it is."""
+    made: dict[str, Any] = {}
+    if message.calls:
+        made["tool_calls"] = with_objects(message)
+    if message.role == "tool":
+        made["name"] = names.get(message.call_id, "")
+    return made
+
+
 def with_texts(message: Message) -> list[dict[str, Any]]:
     """Calls as OpenAI's interface has them: with an id, arguments are JSON in a string."""
     return [

@@ -36,11 +36,7 @@ def _message(one: ChatMessage, names: dict[str, str]) -> dict[str, Any]:
     made: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.role == "assistant":
         made[MASK] = conversation.binary(one.weight)
-    if message.calls:
-        made["tool_calls"] = conversation.with_objects(message)
-    if message.role == "tool":
-        made["name"] = names.get(message.call_id, "")
-    return made
+    return made | conversation.with_names(message, names)
 
 
 def wrong(line: Line) -> str:

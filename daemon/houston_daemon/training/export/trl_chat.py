@@ -39,12 +39,8 @@ def lines(row: ChatRow) -> list[Line]:
 
 def _message(one: ChatMessage, names: dict[str, str]) -> dict[str, Any]:
     message = one.message
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.calls:
-        made["tool_calls"] = conversation.with_objects(message)
-    if message.role == "tool":
-        made["name"] = names.get(message.call_id, "")
-    return made
+    made = {"role": message.role, "content": message.content}
+    return made | conversation.with_names(message, names)
 
 
 def wrong(line: Line) -> str:
