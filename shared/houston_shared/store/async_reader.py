@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.store import blobs, opening
 from houston_shared.store.expiry import OPERATIONS, Expiry
@@ -30,6 +31,7 @@ class AsyncReader:
         self._journal: aiosqlite.Connection | None = None
         self._turn = asyncio.Lock()
         self._openings = 0
+        self._ended = False
         self._expiry = Expiry(home)
 
     async def open(self) -> "AsyncReader":
@@ -71,7 +73,11 @@ class AsyncReader:
             await self._journal.interrupt()
 
     async def close(self) -> None:
-        """Close the file; the reader opens it again if it is used again."""
+        """Close the file for good: who still asks gets HoustonError.
+
+        Were it opened again by a task that ends later, its thread would outlive the program.
+        """
+        self._ended = True
         async with self._turn:
             await self._close()
 
@@ -116,6 +122,8 @@ class AsyncReader:
             connection.close()
 
     async def _connection(self) -> aiosqlite.Connection:
+        if self._ended:
+            raise HoustonError("The reader of the home is closed.", "Nothing was read.")
         if self._opened is not None and stale(self.home, self._opened):
             await self._close()
         if self._journal is None:
