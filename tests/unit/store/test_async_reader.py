@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-
 from houston_shared.errors import HoustonError
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.plan import Ask, Plan
