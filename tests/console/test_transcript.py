@@ -173,6 +173,19 @@ async def test_following_ends_on_the_way_up_and_begins_at_the_end(
         await seat.until(lambda: "following" in seat.frame("#trajectory"), "follows again")
 
 
+async def test_what_is_unfolded_before_anything_was_read_is_unfolded_then(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _home(builder)
+    async with sit(builder.home, "r-two") as seat:
+        source = seat.app.watching._turn_to("r-one")
+        seat.transcript.action_fold_all()  # a key pressed over a slow line
+        await seat.app.watching._read_rollout(source)
+        await seat.until(lambda: "output 80" in seat.text(), "unfolded")
+        await seat.press("z")
+        assert "output 80" not in seat.text()
+
+
 async def test_the_wheel_lets_go_of_the_end(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
     async with sit(builder.home, "r-one") as seat:

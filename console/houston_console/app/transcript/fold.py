@@ -13,9 +13,9 @@ from houston_console.app.transcript.fenwick import Fenwick
 class Folds:
     """Fold state and heights of rows 0, 1, …."""
 
-    def __init__(self, rows: int = 0) -> None:
+    def __init__(self, rows: int = 0, all_open: bool = False) -> None:
         self._heights = Fenwick(rows)
-        self._all_open = False
+        self._all_open = all_open
         self._flipped: set[int] = set()
         self._only: set[int] | None = None
 

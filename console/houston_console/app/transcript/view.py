@@ -83,7 +83,8 @@ class TranscriptView(LineView):
         await self.settle()
         if self.source is not source:
             return
-        self.folds, self.pages = Folds(steps + 1), Pages()
+        # Whoever unfolded all while nothing was here yet meant what comes.
+        self.folds, self.pages = Folds(steps + 1, self.folds.all_open), Pages()
         self.words, self.spots, self.hits, self.cursor = "", None, [], steps
         self.following, self._seen = True, steps
         opening = await source.opening()
