@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-from types import FrameType
 
 _PR_SET_PDEATHSIG = 1
 _ORPHANED = signal.SIGUSR1
@@ -28,16 +27,23 @@ def main(arguments: list[str]) -> int:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         return 1
+    child: subprocess.Popen[bytes] | None = None
+    asked = passed_on = False
+
+    def pass_on(*_: object) -> None:
+        nonlocal asked, passed_on
+        asked = True
+        if child is not None and not passed_on:
+            passed_on = True
+            child.send_signal(signal.SIGTERM)
+            late = threading.Timer(seconds, _kill)
+            late.daemon = True
+            late.start()
+
+    signal.signal(signal.SIGTERM, pass_on)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        child.send_signal(signal.SIGTERM)
-        late = threading.Timer(seconds, _kill)
-        late.daemon = True
-        late.start()
-
-    signal.signal(signal.SIGTERM, leave)
+    if asked:  # while it was being started
+        pass_on()
     code = child.wait()
     return 128 - code if code < 0 else code
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support.station import alive
 
 CHILD = "houston_daemon.service.trainer_child"
@@ -76,3 +78,22 @@ def test_the_wish_to_end_is_passed_on_and_then_enforced() -> None:
     stubborn.stdout.readline()
     stubborn.terminate()
     assert stubborn.wait(20) == -signal.SIGKILL, "with everything of its session"
+
+
+def test_a_wish_to_end_while_the_command_is_started_leaves_nobody_behind() -> None:
+    for delay in (tenths / 10_000 for tenths in range(0, 40, 2)):
+        child = run("sleep", "600")
+        while not _is_tied(child.pid):  # the next moments count
+            pass
+        time.sleep(delay)
+        child.terminate()
+        assert child.wait(20) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(child.pid, 0)
+
+
+def _is_tied(pid: int) -> bool:
+    """Whether it would learn of the death of the daemon: next it starts its command."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(int(one.split()[1], 16) for one in lines if one.startswith("SigCgt"))
+    return bool(caught >> (signal.SIGUSR1 - 1) & 1)
