@@ -13,7 +13,7 @@ from pathlib import Path
 from houston_daemon.recorder.protocol import RecorderHandle
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.log import LOGGER
-from houston_daemon.service.policy_engines import engine_of, is_child, model_folder
+from houston_daemon.service.policy_engines import engine_of, is_child, kept, model_folder
 from houston_daemon.training.policies import live, loading
 from houston_daemon.training.policies.hashing import model_hash, of_files
 from houston_shared.config import Engine, Loaded
@@ -53,8 +53,8 @@ class Activations:
         self._tell = tell
         self._trying = 0
         """Sequence of what is being tried; 0 for nothing."""
-        self._own: set[str] = set()
-        """Engines of full weights that were brought up here."""
+        self._found = False
+        """Whether engines of full weights were looked for that an earlier daemon has left."""
         self.active: dict[str, str] = {}
         """Engine → the policy that its new rollouts sample with; own models are left out."""
 
@@ -64,7 +64,8 @@ class Activations:
             self.active = reader.run(policies.actives())
             asked = [one for one in reader.run(policies.activations()) if one.state == "asked"]
             used = {one.engine for one in reader.run(policies.uses())}
-        self._let_go(used, asked)
+            full = [one for one in reader.run(policies.every()) if one.kind == "full"]
+        self._let_go(full, used | set(self.active.values()) | {one.policy for one in asked})
         if asked and not self._trying:
             try:
                 self._go_on(asked[0])
@@ -97,8 +98,6 @@ class Activations:
         _fits(asked.engine, engine, policy)
         own = policy.kind == "full"
         serving = policy.name if own else asked.engine
-        if own:
-            self._own.add(serving)
         self._engines.use([serving])
         url = self._engines.reachable(serving)
         if url is None:
@@ -181,13 +180,18 @@ class Activations:
     def _loaded_engine(self, name: str) -> Engine:
         return engine_of(self._loaded, name)
 
-    def _let_go(self, used: set[str], asked: list[Activation]) -> None:
-        """End engines of full weights that nobody uses any more: their GPUs are wanted."""
-        wanted = used | set(self.active.values()) | {one.policy for one in asked}
-        for name in self._own - wanted:
-            LOGGER.info("engine %s is not used any more: it ends", name)
-            self._own.discard(name)
-            self._engines.drop(name)
+    def _let_go(self, full: list[Policy], wanted: set[str]) -> None:
+        """End engines of full weights that nobody uses any more: their GPUs are wanted.
+
+        Those of an earlier daemon, too: a restart keeps engines, and what used one may be over.
+        """
+        if not self._found:
+            self._engines.use(kept(self._home, full))
+            self._found = True
+        for name in {one.name for one in full} & self._engines.states.keys() - wanted:
+            if name not in self._loaded.config.engines:
+                LOGGER.info("engine %s is not used any more: it ends", name)
+                self._engines.drop(name)
 
 
 def _fits(name: str, engine: Engine, policy: Policy) -> None:

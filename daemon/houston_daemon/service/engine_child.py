@@ -121,9 +121,13 @@ class Child:
         return f"it ended: {said or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
 
     def end(self, seconds: float = 10.0) -> None:
-        """End it; waits until it is gone, by force after most of `seconds`."""
-        if self._process is not None:
-            self._process.stop(max(0.2, seconds - 1.0))
+        """End it; waits until it is gone, by force after most of `seconds`.
+
+        Also one of an earlier daemon that nobody has found again yet.
+        """
+        process = self._process or self._make(0)
+        if self._process is not None or process.adopt():
+            process.stop(max(0.2, seconds - 1.0))
         self._gpus.release(holder(self._name))
 
 

@@ -4,16 +4,23 @@
 engine for which it was activated, with its own folder as the model.
 """
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.engines.model import model_path
+from houston_daemon.engines.process import EngineProcess
 from houston_daemon.recorder.people.policies import full_settings
+from houston_daemon.service.engine_child import started_with
+from houston_daemon.service.engine_places import engine_log, state_file
 from houston_shared.config import Engine, Loaded
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
 from houston_shared.policy_names import policies_folder
 from houston_shared.store.queries import policies
+from houston_shared.store.queries.policies import Policy
 from houston_shared.store.reader import Reader
 
 
@@ -36,6 +43,20 @@ def engine_of(loaded: Loaded, name: str) -> Engine:
     )
     del settings["own_policy"]
     return msgspec.convert(settings, Engine)
+
+
+def kept(home: Home, full: Iterable[Policy]) -> list[str]:
+    """Policies whose own engine was started before and still runs."""
+    return [one.name for one in full if one.folder and _runs(home, one)]
+
+
+def _runs(home: Home, policy: Policy) -> bool:
+    """Whether what is recorded under its name serves it: another engine's file may be called so."""
+    folder = os.path.realpath(policies_folder(home) / policy.folder)
+    if folder not in map(os.path.realpath, started_with(home, policy.name)):
+        return False
+    state, log = state_file(home, policy.name), engine_log(home, policy.name)
+    return EngineProcess(policy.name, [], "", state, log).adopt()
 
 
 def is_child(engine: Engine) -> bool:

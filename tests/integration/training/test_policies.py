@@ -218,6 +218,8 @@ def test_full_weights_have_an_engine_of_their_own_that_ends_with_their_use(
     assert status["policies"] == {"embedded": full}
     (state,) = (station.home / "run/engines").glob("policy*.json")
     server = int(json.loads(state.read_text())["pid"])
+    station.run("daemon", "restart")
+    assert alive(server), "a restart keeps engines"
     station.run("policy", "rollback")
     station.until(lambda: not alive(server), 60, "nobody uses it any more")
     assert full not in station.json("daemon", "status")[0]["engines"]
