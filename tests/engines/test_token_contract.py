@@ -64,6 +64,13 @@ def endless(served: Served) -> SampleRequest:
     return ask(served, "Say hello.", max_tokens=4000)
 
 
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Folders of two policies, the same for all who share the server."""
+    folder = tmp_path_factory.mktemp("policies")
+    return {f"policy@{n}": str(make_adapter(folder / str(n), n)) for n in (2, 3)}
+
+
 async def sampled(engine: TokenEngine, request: SampleRequest):  # type: ignore[no-untyped-def]
     return await engine.sample(request, asyncio.Event())
 
@@ -223,10 +230,10 @@ async def test_requests_in_flight_share_the_server(engine: TokenEngine, served: 
 
 
 async def test_a_policy_is_loaded_when_it_is_first_asked_for(
-    served: Served, tmp_path: Path
+    served: Served, adapters: dict[str, str]
 ) -> None:
     """Each policy samples with its own adapter, the base model stays as it was."""
-    engine = TokenEngine(served.kind, served.process.url, adapters=policies(tmp_path))
+    engine = TokenEngine(served.kind, served.process.url, adapters=adapters)
     base = await sampled(engine, ask(served))
     second = await sampled(engine, ask(served, policy="policy@2"))
     third = await sampled(engine, ask(served, policy="policy@3"))
@@ -234,6 +241,21 @@ async def test_a_policy_is_loaded_when_it_is_first_asked_for(
     assert (await sampled(engine, ask(served, policy="policy@2"))).token_ids == second.token_ids
     assert (await sampled(engine, ask(served))).token_ids == base.token_ids
     await engine.close()
+
+
+async def test_another_policy_of_the_same_name_is_never_sampled_from(
+    served: Served, adapters: dict[str, str], tmp_path: Path
+) -> None:
+    """Homes that share a server each count from 2: the ledger would name the wrong one."""
+    theirs = TokenEngine(served.kind, served.process.url, adapters=adapters)
+    await sampled(theirs, ask(served, policy="policy@2", max_tokens=1))
+    folder = str(make_adapter(tmp_path / "2", 7))
+    ours = TokenEngine(served.kind, served.process.url, adapters={"policy@2": folder})
+    with pytest.raises(EngineUnavailable, match="has another policy@2"):
+        await sampled(ours, ask(served, policy="policy@2"))
+    await sampled(theirs, ask(served, policy="policy@2", max_tokens=1))
+    await theirs.close()
+    await ours.close()
 
 
 async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path: Path) -> None:
@@ -245,14 +267,14 @@ async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path:
 
 
 async def test_a_killed_server_is_unavailable_and_the_request_works_later(
-    served: Served, tmp_path: Path
+    served: Served, adapters: dict[str, str]
 ) -> None:
     """kill -9 in mid-sample: the same request is answered by the server that is started again,
     which has lost its adapters and gets them again."""
     engine = TokenEngine(
         served.kind,
         served.process.url,
-        adapters=policies(tmp_path),
+        adapters=adapters,
         retry=Retry(attempts=2, first=0.1),
     )
     await engine.ready()
@@ -271,10 +293,6 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
     after = await sampled(engine, ask(served, policy="policy@2"))
     assert after.token_ids == before.token_ids
     await engine.close()
-
-
-def policies(folder: Path) -> dict[str, str]:
-    return {f"policy@{n}": str(make_adapter(folder / str(n), n)) for n in (2, 3)}
 
 
 async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,26 @@ async def test_one_that_never_learns_is_unavailable(server: ChatServer) -> None:
     with pytest.raises(EngineUnavailable, match="no JSON object"):
         await made.sample(ASKED, asyncio.Event())
     await made.close()
+
+
+async def test_a_cache_is_salted_with_what_a_policy_is_and_not_only_with_its_name(
+    server: ChatServer,
+) -> None:
+    """Another one may have had its name on this server, and left what it computed."""
+    folder = {"policy@2": "/home/policies/policy@2"}
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"adapters": folder},
+        {"adapters": folder, "contents": {"policy@2": "a"}},
+        {"adapters": folder, "contents": {"policy@2": "b"}},
+    ]
+    server.answers += [[GOOD]] * len(kinds)
+    for kind in kinds:
+        made = TokenEngine("token:test", server.url, "m", 100, **kind)
+        asked = replace(ASKED, policy="policy@2", cache_salt="policy@2")
+        await made.sample(asked, asyncio.Event())
+        await made.close()
+    assert len({asked["cache_salt"] for asked in server.asked}) == len(kinds)
 
 
 async def test_ids_without_their_log_probabilities_are_refused(server: ChatServer) -> None:

@@ -31,7 +31,7 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
     - `model`: name in requests; for the token client empty, or a folder, means the served one.
     - `window`: largest prompt + answer in tokens; 0 for what the server says.
     - `api_key_env`: environment variable that holds the key.
-    - `adapters`: folder by policy name (token client).
+    - `adapters`, `adapter_hashes`: folder, and hash of the content, by policy name (token client).
     - `own_policy`: the policy whose full weights a child was started with.
     - `logprobs_mode`: `raw_logprobs` (default) or `processed_logprobs`, as the server was started.
     - `reasoning`: whether the model may write reasoning tokens; the request decides, per sample.
@@ -66,6 +66,7 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
             settings.get("window") or None,
             _api_key(settings),
             adapters=settings.get("adapters"),
+            contents=settings.get("adapter_hashes"),
             own_policy=str(settings.get("own_policy") or ""),
             logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
         )

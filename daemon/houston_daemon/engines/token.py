@@ -8,6 +8,7 @@ the model before temperature and top-p, but after a grammar's mask.
 import asyncio
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class TokenEngine:
     url: base address, with or without `/v1`, or `unix:/path`. model: name in requests; empty for
     the first that the server lists. window: 0 or None for what the server says (known after
     `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
+    contents: what the weights of a policy are, by its name; its folder where that is not known.
     own_policy: the policy whose full weights the server was started with; empty for a base model.
     logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
     """
@@ -84,6 +86,7 @@ class TokenEngine:
         api_key: str = "",
         *,
         adapters: Mapping[str, str] | None = None,
+        contents: Mapping[str, str] | None = None,
         own_policy: str = "",
         logprobs_mode: LogprobsMode = "raw_logprobs",
         retry: Retry | None = None,
@@ -92,6 +95,9 @@ class TokenEngine:
         self.window = window or None
         self._model = model
         self._adapters = dict(adapters or {})
+        self._contents = dict(contents or {})
+        self._ours: set[str] = set()
+        """Adapters under whose name the server was seen to have nothing of anybody else's."""
         self._own = own_policy
         self._mode = logprobs_mode
         self._retry = retry or Retry()
@@ -134,7 +140,11 @@ class TokenEngine:
                 await self._look_up()
             body = self._body(request)
             partial = _Partial()
-            return await finished_before(stop, self._stream(body, partial))
+            try:
+                return await finished_before(stop, self._stream(body, partial))
+            except (Transient, httpx.TransportError):
+                self._ours.clear()  # it may have been started again, and been given others
+                raise
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
         reason: FinishReason = "interrupted"
@@ -153,26 +163,54 @@ class TokenEngine:
         )
 
     async def load_adapter(self, name: str, folder: str) -> None:
-        """Load a policy's adapter into the server. Raises EngineRefused when it cannot be."""
+        """Load a policy's adapter into the server.
+
+        Raises EngineRefused when it cannot be, and EngineUnavailable while the server has another
+        one under its name.
+        """
         self._adapters[name] = folder
         answer = await self._http.post(
             "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": folder}
         )
         if answer.status_code == 400 and "already" in answer.text:  # another worker was first
+            await self._must_be_ours(name)
             return
         await check(answer)
 
+    async def _must_be_ours(self, name: str) -> None:
+        """Raise EngineUnavailable where the server has another adapter under the name.
+
+        Homes that share a server each count their policies from 2; the ledger would name the wrong
+        one. A server that does not say where an adapter comes from is believed.
+        """
+        answer = await self._http.get("/v1/models", timeout=10.0)
+        await check(answer)
+        cards = answer.json().get("data") or ()
+        there = [str(one.get("root") or "") for one in cards if one.get("id") == name]
+        root = there[0] if there else ""
+        if root and os.path.realpath(root) != os.path.realpath(self._adapters[name]):
+            raise EngineUnavailable(
+                f"Engine {self.name} has another {name}, from {root}.",
+                "Nothing was sampled.",
+                "Unload it there, or have each home name its policies otherwise: --name.",
+            )
+        if there:
+            self._ours.add(name)
+
     async def _stream(self, body: dict[str, Any], partial: _Partial) -> None:
+        name = body["model"]
+        if name in self._adapters and name not in self._ours:
+            await self._must_be_ours(name)
         try:
             await self._stream_once(body, partial)
         except _NoSuchModel as problem:
-            folder = self._adapters.get(body["model"])
+            folder = self._adapters.get(name)
             if folder is None:
                 raise EngineRefused(
-                    f"Engine {self.name} does not know {body['model']!r}: {problem}.",
+                    f"Engine {self.name} does not know {name!r}: {problem}.",
                     next="Load the policy first: houston policy list.",
                 ) from problem
-            await self.load_adapter(body["model"], folder)
+            await self.load_adapter(name, folder)
             await self._stream_once(body, partial)
 
     async def _stream_once(self, body: dict[str, Any], partial: _Partial) -> None:
@@ -221,9 +259,16 @@ class TokenEngine:
         if request.grammar is not None:
             body["structured_outputs"] = {"json": request.grammar}
         if request.cache_salt:
-            # A policy's name has an `@`, which vLLM takes no salt with.
-            body["cache_salt"] = hashlib.sha256(request.cache_salt.encode()).hexdigest()[:32]
+            body["cache_salt"] = self._salt(request.cache_salt)
         return body
+
+    def _salt(self, asked: str) -> str:
+        """What a policy is and not only its name: another one may have had that here.
+
+        As letters and digits: a policy's name has an `@`, which vLLM takes no salt with.
+        """
+        content = self._contents.get(asked) or self._adapters.get(asked, "")
+        return hashlib.sha256(f"{asked}\0{content}".encode()).hexdigest()[:32]
 
     def _kind(self, request: SampleRequest) -> LogprobKind:
         if request.grammar is not None:

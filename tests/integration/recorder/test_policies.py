@@ -118,6 +118,7 @@ def test_a_new_rollout_samples_with_what_is_active_as_it_is_queued(
     folder = str(station.home.path / "policies" / "policy@2")
     assert (found.policy, found.engine) == ("policy@2", "e")
     assert found.engine_settings["adapters"] == {"policy@2": folder}
+    assert found.engine_settings["adapter_hashes"] == {"policy@2": "policy@2"}
     activate(station, person, "policy@3", ok=False)
     assert queued(station, person).policy == "policy@2", "a failed activation changes nothing"
     assert queued(station, person, policy="base").policy == ""

@@ -49,7 +49,8 @@ class Server:
         """The model and its adapters, with the window."""
         base = {"id": self._name, "object": "model", "max_model_len": self._model.window}
         cards = [base] + [
-            {"id": name, "object": "model", "parent": self._name} for name in self._model.adapters
+            {"id": name, "object": "model", "parent": self._name, "root": folder}
+            for name, folder in self._model.adapters.items()
         ]
         return JSONResponse({"object": "list", "data": cards})
 

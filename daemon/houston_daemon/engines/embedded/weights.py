@@ -45,6 +45,7 @@ class Model:
         self.ends = _end_ids(self.net.generation_config.eos_token_id, self.tokenizer.eos_token_id)
         self._peft: Any = None
         self._adapters: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
         self._active = ""
         self._loads = 0
 
@@ -58,9 +59,9 @@ class Model:
         return logits
 
     @property
-    def adapters(self) -> tuple[str, ...]:
-        """Names of the loaded adapters."""
-        return tuple(self._adapters)
+    def adapters(self) -> dict[str, str]:
+        """Folders of the loaded adapters, by name."""
+        return {name: self._folders[name] for name in list(self._adapters)}
 
     def load_adapter(self, name: str, folder: str) -> None:
         """Load or replace an adapter. Raises AdaptersUnavailable or AdapterRefused."""
@@ -82,6 +83,7 @@ class Model:
         except (ValueError, RuntimeError, OSError, KeyError) as problem:
             raise AdapterRefused(str(problem)) from problem
         self._peft.eval()
+        self._folders[name] = folder
         self._adapters[name] = inner
         self._active = name
         self._peft.base_model.enable_adapter_layers()

@@ -148,7 +148,8 @@ def chosen(store: Store, spec: RolloutSpec) -> RolloutSpec:
         return msgspec.structs.replace(spec, policy="")
     folder = str(policy_names.policies_folder(store.home) / policy.folder)
     if policy.kind == "lora":
-        settings = {**spec.engine_settings, "adapters": {policy.name: folder}}
+        adapter = {"adapters": {policy.name: folder}, "adapter_hashes": {policy.name: policy.hash}}
+        settings = {**spec.engine_settings, **adapter}
         return msgspec.structs.replace(spec, policy=policy.name, engine_settings=settings)
     return _of_its_own(spec, policy, folder)
 
