@@ -36,7 +36,18 @@ from houston_shared.wire import Branch, GiveVerdicts, JudgedSteps, StoreVerdicts
 from tests.integration.rollout.rig import Rig
 from tests.support.small_tokenizer import small_tokenizer
 
-Ending = Literal["stop", "cut", "full", "malformed", "lost", "interrupt", "letters", "dies", "acts"]
+Ending = Literal[
+    "stop",
+    "cut",
+    "full",
+    "open",
+    "malformed",
+    "lost",
+    "interrupt",
+    "letters",
+    "dies",
+    "acts",
+]
 
 
 _WORDS = ["description parameters type object properties string maxLength function finish"] * 20
@@ -70,10 +81,11 @@ class Turn:
     """Texts of its calls of `noop`, which come back as results."""
     ending: Ending = "stop"
     """`cut`: at the limit of tokens, in its thought. `full`: at the limit, after its calls. Both
-    have no stop token. `malformed`: a text without a call. `lost`: the engine returns no ids.
-    `interrupt`: by a person, after half of it. `letters`: sampled letter by letter, as no tokenizer
-    would. `dies`: the worker dies before the sample is stored; asked again, it is as `stop`.
-    `acts`: the worker dies in the step's first call."""
+    have no stop token. `open`: whole, and the engine gives no stop token. `malformed`: a text
+    without a call. `lost`: the engine returns no ids. `interrupt`: by a person, after half of it.
+    `letters`: sampled letter by letter, as no tokenizer would. `dies`: the worker dies before the
+    sample is stored; asked again, it is as `stop`. `acts`: the worker dies in the step's first
+    call."""
     guidance: tuple[str, ...] = ()
     """What a person says while it samples."""
 
@@ -117,6 +129,8 @@ class Acting:
     """Whether it writes usable summaries."""
     failing: int = 0
     """How many tries at each summary fail first."""
+    open_summaries: bool = False
+    """Whether the engine gives no stop token with a summary."""
     tries: dict[int, int] = field(default_factory=dict)
     said: dict[tuple[str, int], Said] = field(default_factory=dict)
     """By role and step, the newest request."""
@@ -132,7 +146,7 @@ class Acting:
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
         if request.role == "summary":
             said = list(self.dialect.assistant(self._summary(request.step), ()))
-            return self._sampled(request, said[:-1])
+            return self._sampled(request, said[:-1], "open" if self.open_summaries else "stop")
         done = request.step > len(self.turns)
         turn = Turn("over", ()) if done else self.turns[request.step - 1]
         for number, text in enumerate(turn.guidance):
@@ -172,7 +186,7 @@ class Acting:
             text = self.tokens.decode(ids)
         elif ending in ("cut", "full"):
             reason = "length"
-        else:
+        elif ending != "open":
             called = request.role == "policy" and ending != "malformed"
             closing = self.family.stop if called else self.family.plain_stop
             ids += self.tokens.encode([Piece(closing, True)])
@@ -241,6 +255,7 @@ class Stage:
         strip: bool = False,
         summaries: bool = True,
         failing: int = 0,
+        open_summaries: bool = False,
         until_it_dies: bool = False,
         budget: str = "",
         top: str = "",
@@ -261,6 +276,7 @@ class Stage:
         }
         rollout = self.rig.rollout(settings=settings, task=task, name=f"t{self._number}")
         played = Played(rollout, Acting(self.rig, family, turns, rollout, summaries, failing))
+        played.engine.open_summaries = open_summaries
         self.go_on(played, once=until_it_dies)
         return played
 

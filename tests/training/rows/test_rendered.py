@@ -234,3 +234,50 @@ def test_a_head_shows_tools_as_rollouts_in_the_same_window_do(
     assert list(short.spans)[-1].end - len(short.token_ids) == (
         list(long.spans)[-1].end - len(long.token_ids)
     )
+
+
+OPEN = [*TURNS[:2], turn(3, "open"), *TURNS[3:5], turn(6, "full"), *TURNS[6:]]
+"""Steps 3 and 6 did not stop."""
+
+
+@pytest.mark.parametrize("options", [{"thoughts": "strip"}, {"dialect": "glm45"}], ids=str)
+def test_what_did_not_stop_teaches_no_stopping_however_it_is_rendered(
+    stage: Stage, family: dict[str, Family], options: dict[str, Any]
+) -> None:
+    """Who renders an answer closes it: its stop token is not the model's, and the row says so."""
+    played = stage.play(family["qwen3"], OPEN, context=SHORT, open_summaries=True)
+    rows, chats = stage.rows(played, RowOptions(**options)), stage.chats(played)
+    assert {row.source for row in rows} == {"rendered"}
+    assert {row.kind for row in rows} == {"react", "summary"}
+    last = [row.spans[-1] for row in rows if row.kind == "summary"]
+    assert {(span.weight, span.why.split(":")[0]) for span in last} == {
+        (0.0, "ended without a stop token of its dialect")
+    }
+    ends = [row.messages[-1] for row in chats if row.kind == "summary"]
+    assert {(one.weight, one.why) for one in ends} == {(last[0].weight, last[0].why)}
+    own = [s for row in rows for s in row.spans if s.step in (3, 6) and " in row " not in s.why]
+    assert {(s.step, s.why.split(" ")[0]) for s in own if s.role == "policy"} == {
+        (3, "ended"),
+        (6, "cut"),
+    }
+
+
+@pytest.mark.parametrize("options", [{"thoughts": "strip"}, {"dialect": "glm45"}], ids=str)
+def test_what_did_not_stop_is_trained_on_request_without_the_token_that_was_never_sampled(
+    stage: Stage, family: dict[str, Family], options: dict[str, Any]
+) -> None:
+    played = stage.play(family["qwen3"], OPEN, context=SHORT, open_summaries=True)
+    tokens = Tokens(family["qwen3"].tokenizer)
+    stops = ("<|im_end|>", "<|observation|>", "<|user|>")
+    ended = {True: 0, False: 0}
+    for row in stage.rows(played, RowOptions(cut="keep", **options)):
+        for span in row.spans:
+            if span.weight:
+                text = tokens.decode(row.token_ids[span.start : span.end])
+                stopped = span.role == "policy" and span.step not in (3, 6)
+                assert text.endswith(stops) == stopped
+                ended[stopped] += 1
+    assert ended[False] > 2
+    chats = stage.chats(played, RowOptions(cut="keep"))
+    trained = {one.step for row in chats for one in row.messages if one.weight}
+    assert trained == set(range(1, 12)) - {3, 6}, "a consumer's template closes every message"

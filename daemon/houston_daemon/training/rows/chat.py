@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from houston_daemon.dialects.choose import choose_dialect
-from houston_daemon.rollout import summary
-from houston_daemon.rollout.context import Entry
 from houston_daemon.rollout.rendering import Renderer, head_messages
-from houston_daemon.training.rows.plan import Answer, RolloutPlan, weigh_summary
+from houston_daemon.training.rows.one_context import OneContext
+from houston_daemon.training.rows.plan import RolloutPlan, closed
 from houston_daemon.training.rows.row import ChatMessage, ChatRow, Kind, RowOptions
-from houston_daemon.training.rows.standing import weight_of
-from houston_daemon.training.rows.walk import Standing, Walked, summary_sample, walk
+from houston_daemon.training.rows.standing import answer
+from houston_daemon.training.rows.walk import Standing, summary_sample, walk
 from houston_shared.records import Message, SampleBody, Thoughts
 from houston_shared.store.messages import NOTHING
 from houston_shared.store.queries.progress import Fork
@@ -41,63 +40,44 @@ def _without_ids(sample: SampleBody) -> SampleBody:
     return replace(sample, token_ids=None, new_prompt_ids=None, kept=0)
 
 
-class _Made:
+class _Made(OneContext):
     """Chat rows of one context."""
-
-    def __init__(
-        self, plan: RolloutPlan, options: RowOptions, renderer: Renderer, walked: Walked
-    ) -> None:
-        self._plan = plan
-        self._options = options
-        self._renderer = renderer
-        self._walked = walked
 
     def context(self) -> ChatRow:
         """The row of its actions."""
-        walked, name = self._walked, self._plan.named(self._walked.plan.number)
-        found = _told(head_messages(walked.head))
-        for entry in walked.before:
+        found = _told(head_messages(self.walked.head))
+        for entry in self.walked.before:
             found += _told(entry.messages)
-        answer = len(found)
-        for one in walked.standing:
-            answer = len(found)
-            found += self._step(one, one.entry.messages, name)
-        return self._row(name, "react", found[: answer + 1])
+        last = len(found)
+        for one in self.walked.standing:
+            last = len(found)
+            found += self._step(one, one.entry.messages, self.name)
+        return self._row(self.name, "react", found[: last + 1])
 
     def summary(self, fork: Fork, sample: SampleBody) -> ChatRow:
         """The row of the summary that the fork put in the place of its first k entries."""
-        walked, name = self._walked, self._plan.named_summary(self._walked.plan.number + 1)
-        entries, k = walked.context.entries, fork.k
-        _, asked = self._renderer.asking(entries[k - 1], summary.REQUEST)
-        by_step = {one.record.step: one for one in walked.standing}
-        found = _told(head_messages(walked.head))
-        for entry, said in [
-            *((one, one.messages) for one in entries[: k - 1]),
-            (entries[k - 1], asked),
-        ]:
-            found += self._entry(entry, said, by_step, name)
-        weight = weigh_summary(Answer(sample.finish_reason, ""), self._options)
+        name = self.summary_name
+        found = _told(head_messages(self.walked.head))
+        for one, _, said in self.requested(fork):
+            found += self._step(one, said, name) if one else _told(said)
+        weight = closed(self.summary_weight(sample), answer(sample))
         written = Message(role="assistant", content=sample.thought.strip())
         found.append(ChatMessage(written, fork.step, weight.weight, weight.why))
         return self._row(name, "summary", found)
 
-    def _entry(
-        self, entry: Entry, said: Sequence[Message], by_step: dict[int, Standing], row: str
-    ) -> list[ChatMessage]:
-        return _told(said) if entry.summary else self._step(by_step[entry.step], said, row)
-
     def _step(self, one: Standing, said: Sequence[Message], row: str) -> list[ChatMessage]:
-        answer, *observed = said
-        empty = not answer.calls and answer.content == NOTHING
-        weight = weight_of(one, self._plan, self._options, row, empty)
+        decided, *observed = said
+        empty = not decided.calls and decided.content == NOTHING
+        weight = self.weight(one, row, empty)
+        weight = closed(weight, answer(one.record.sample, one.stopped))
         number = one.record.step
         return [
-            ChatMessage(answer, number, weight.weight, weight.why, weight.by),
+            ChatMessage(decided, number, weight.weight, weight.why, weight.by),
             *(ChatMessage(message, number, 0.0, "") for message in observed),
         ]
 
     def _row(self, name: str, kind: Kind, found: Sequence[ChatMessage]) -> ChatRow:
-        plan = self._plan
+        plan = self.plan
         return ChatRow(
             id=name,
             kind=kind,
@@ -105,10 +85,10 @@ class _Made:
             task=plan.task,
             group=plan.group,
             domain=plan.domain,
-            context=self._walked.plan.number,
+            context=self.walked.plan.number,
             provenance=plan.provenance,
             messages=tuple(found),
-            tools=self._walked.head.tools,
+            tools=self.walked.head.tools,
         )
 
 

@@ -3,6 +3,7 @@
 Pure decisions over what `reading` found. It knows neither ids nor messages.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -115,6 +116,12 @@ class Answer(NamedTuple):
         return "" if self.stopped else _WHY_UNSTOPPED
 
 
+def stopped(ids: Sequence[int] | None, stops: Sequence[int] | None) -> bool:
+    """Whether an answer ends with one of the ids that were to end it; true where that cannot be
+    told."""
+    return not ids or not stops or ids[-1] in stops
+
+
 class Weight(NamedTuple):
     """What an answer weighs, and why."""
 
@@ -161,6 +168,12 @@ def weigh_summary(answer: Answer, options: RowOptions) -> Weight:
     if answer.unended and options.cut == "mask" and options.masking:
         return Weight(0.0, answer.unended, "")
     return Weight(1.0, "", "")
+
+
+def closed(weight: Weight, answer: Answer) -> Weight:
+    """The same where whoever renders the answer writes a stop token behind it: one that did not
+    stop is then trained in no case, as it would teach to stop there."""
+    return Weight(0.0, answer.unended, "") if weight.weight and answer.unended else weight
 
 
 def again(weight: Weight, row: str) -> Weight:

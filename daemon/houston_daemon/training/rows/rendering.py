@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from houston_daemon.environments.protocol import ToolSpec
-from houston_daemon.rollout import summary
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.training.rows import tokens as ledger_rows
-from houston_daemon.training.rows.plan import Answer, RolloutPlan, Weight, weigh_summary
+from houston_daemon.training.rows.one_context import OneContext
+from houston_daemon.training.rows.plan import Answer, RolloutPlan, Weight
 from houston_daemon.training.rows.row import Kind, Row, RowOptions, Span
-from houston_daemon.training.rows.standing import weight_of
+from houston_daemon.training.rows.standing import answer
 from houston_daemon.training.rows.walk import Standing, Walked, summary_sample, walk
 from houston_shared.records import Head, SampleBody
 from houston_shared.store.queries.progress import Fork
@@ -90,61 +90,62 @@ def rows(
             yield made.summary(fork, reader.run(summary_sample(walked.plan.summary_seq)))
 
 
-class _Made:
+class _Made(OneContext):
     """Rows of one context."""
 
     def __init__(
         self, plan: RolloutPlan, options: RowOptions, rendering: Rendering, walked: Walked
     ) -> None:
-        self._plan = plan
-        self._options = options
+        super().__init__(plan, options, rendering.renderer, walked)
         self._rendering = rendering
-        self._walked = walked
 
     def context(self) -> Row:
         """The row of its actions; it ends with the last answer."""
-        walked = self._walked
+        walked = self.walked
         ids = array("i", walked.head.token_ids or ())
         for entry in walked.before:
             ids.extend(entry.ids)
         spans = []
         end = len(ids)
         for one in walked.standing:
-            spans += self._spans(one, len(ids), self._plan.named(walked.plan.number))
+            spans += self._spans(one, len(ids), self.name)
             end = len(ids) + one.entry.answer
             ids.extend(one.entry.ids)
-        return self._row(self._plan.named(walked.plan.number), "react", ids[:end], spans)
+        return self._row(self.name, "react", ids[:end], spans)
 
     def summary(self, fork: Fork, sample: SampleBody) -> Row:
         """The row of the summary that the fork put in the place of its first k entries."""
-        walked, name = self._walked, self._plan.named_summary(self._walked.plan.number + 1)
-        entries, k = walked.context.entries, fork.k
-        asked, _ = self._rendering.renderer.asking(entries[k - 1], summary.REQUEST)
-        ids = array("i", walked.head.token_ids or ())
+        ids = array("i", self.walked.head.token_ids or ())
         spans: list[Span] = []
-        by_step = {one.record.step: one for one in walked.standing}
-        for entry, own in [*((one, one.ids) for one in entries[: k - 1]), (entries[k - 1], asked)]:
-            if not entry.summary:
-                spans += self._spans(by_step[entry.step], len(ids), name)
-            ids.extend(own)
-        start = len(ids)
-        ids.extend(self._rendering.written(sample))
-        weight = weigh_summary(Answer(sample.finish_reason, ""), self._options)
-        last = _span(start, len(ids), sample, fork.step, 1, fork.sample_seq or 0, weight)
-        return self._row(name, "summary", ids, [*spans, last])
+        for one, asked, _ in self.requested(fork):
+            if one:
+                spans += self._spans(one, len(ids), self.summary_name)
+            ids.extend(asked)
+        start, written = len(ids), self._rendering.written(sample)
+        ids.extend(written)
+        end, weight = start + self._own(written, answer(sample)), self.summary_weight(sample)
+        last = _span(start, end, sample, fork.step, 1, fork.sample_seq or 0, weight)
+        return self._row(self.summary_name, "summary", ids, [*spans, last])
 
     def _spans(self, one: Standing, start: int, row: str) -> list[Span]:
-        if not one.entry.answer:
+        sample, seq = one.record.sample, one.record.sample_seq
+        own = self._own(one.entry.ids[: one.entry.answer], answer(sample, one.stopped))
+        if not own:
             return []
-        weight = weight_of(one, self._plan, self._options, row, _empty(one.record.sample))
+        weight = self.weight(one, row, _empty(sample))
         if not self._rendering.stands(one):
             weight = Weight(0.0, _MOVED, weight.by)
-        sample, end = one.record.sample, start + one.entry.answer
-        seq = one.record.sample_seq
+        end = start + own
         return [_span(start, end, sample, one.record.step, one.record.attempt, seq, weight)]
 
+    def _own(self, ids: Sequence[int], said: Answer) -> int:
+        """How many of an answer's ids are the model's: the stop token with which the dialect closes
+        an answer that did not stop is not, and training it would teach to stop there."""
+        closing = said.unended and ids and ids[-1] in self.renderer.stops
+        return len(ids) - bool(closing)
+
     def _row(self, name: str, kind: Kind, ids: "array[int]", spans: Sequence[Span]) -> Row:
-        plan = self._plan
+        plan = self.plan
         return Row(
             id=name,
             kind=kind,
@@ -152,12 +153,12 @@ class _Made:
             task=plan.task,
             group=plan.group,
             domain=plan.domain,
-            context=self._walked.plan.number,
+            context=self.walked.plan.number,
             source="rendered",
             provenance=plan.provenance,
             token_ids=ids,
             spans=tuple(spans),
-            dialect=self._rendering.renderer.dialect.name,
+            dialect=self.renderer.dialect.name,
             tokenizer=self._rendering.tokens.path,
         )
 

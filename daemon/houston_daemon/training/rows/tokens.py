@@ -15,6 +15,7 @@ from houston_daemon.training.rows.plan import (
     PlannedContext,
     PlannedStep,
     RolloutPlan,
+    stopped,
     weigh,
     weigh_summary,
 )
@@ -53,10 +54,8 @@ class Body(msgspec.Struct, frozen=True):
 
     @property
     def _stopped(self) -> bool:
-        """Whether the last id is one of those that were to end it; true where none is known."""
         raw = self.parameters.get("stop_token_ids")
-        stops = msgspec.msgpack.decode(raw, type=list[int]) if raw else []
-        return not stops or not self.token_ids or self.token_ids[-1] in stops
+        return stopped(self.token_ids, msgspec.msgpack.decode(raw, type=list[int]) if raw else [])
 
     def sampled(self, seq: int, step: int, attempt: int, role: SampleRole) -> Sampled:
         """What was sampled, for a row; nothing where the engine lost its ids."""

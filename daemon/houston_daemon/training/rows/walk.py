@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from houston_daemon.rollout.context import Context, Entry
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.resume import rebuild
-from houston_daemon.training.rows.plan import PlannedContext, PlannedStep, RolloutPlan
+from houston_daemon.training.rows.plan import (
+    PlannedContext,
+    PlannedStep,
+    RolloutPlan,
+    stopped,
+)
 from houston_daemon.training.rows.reading import NOTHING
 from houston_shared.errors import HoustonError
 from houston_shared.records import Delivered, ForkBody, Head, SampleBody, StepRecord
@@ -37,6 +42,8 @@ class Standing:
     entry: Entry
     home: int
     """Number of the context that it was sampled in; of this one unless a fork kept it."""
+    stopped: bool
+    """Whether its ids ended with a stop token; true where that cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,7 @@ def walk(
     Raises HoustonError when the ledger contradicts itself.
     """
     kept: list[StepRecord] = []
+    open_ended: set[int] = set()
     home = {step.number: context for context in plan.contexts for step in context.steps}
     where = {step.number: step for context in plan.contexts for step in context.steps}
     for context in plan.contexts:
@@ -76,12 +84,19 @@ def walk(
             end = min(last, start + PAGE - 1)
             found = reader.run(steps.records(plan.rollout, start, end))
             kept += [_closed(one, seen) for one in found]
+            open_ended |= {one.step for one in found if not _stopped(one.sample)}
         fork, said = reader.run(_fork(plan.rollout, context))
         made = rebuild(renderer, head, kept, fork, said).context
         entries = made.entries[1:] if fork else made.entries
         records = kept[1:] if fork else kept
         standing = [
-            Standing(where[record.step], record, entry, home[record.step].number)
+            Standing(
+                where[record.step],
+                record,
+                entry,
+                home[record.step].number,
+                record.step not in open_ended,
+            )
             for record, entry in zip(records, entries, strict=True)
         ]
         yield Walked(context, head, made, tuple(standing))
@@ -95,6 +110,10 @@ def _closed(record: StepRecord, seen: Seen) -> StepRecord:
             "try again",
         )
     return replace(record, sample=seen(record.sample))
+
+
+def _stopped(sample: SampleBody) -> bool:
+    return stopped(sample.token_ids, sample.parameters.get("stop_token_ids"))
 
 
 def _fork(
