@@ -1,5 +1,6 @@
 """Home: who needs me? What stands first, how it is found, and that it stays under the cursor."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,6 +73,20 @@ def test_the_picture_of_many_rollouts_is_home(builder: HomeBuilder, tmp_path: Pa
     svg = picture.read_text()
     assert "Who&#160;needs&#160;me?" in svg
     assert "u-three" in svg
+
+
+async def test_what_changes_while_home_is_being_opened_finds_a_console(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _three(builder)
+    async with sit(builder.home, "t-one") as seat:
+        opening = asyncio.create_task(seat.app.action_home())
+        while seat.app.at_home not in seat.app.screen_stack:
+            await asyncio.sleep(0)
+        assert not seat.app.at_home.is_mounted
+        seat.app._judged(seat.app.state.board)
+        await opening
+        assert sorted(ids(seat)) == ["t-one", "t-two", "u-three"]
 
 
 async def test_keys_behind_the_choice_are_for_the_rollout(builder: HomeBuilder, sit: Sit) -> None:

@@ -93,7 +93,7 @@ KEYS = (
     Key("app", "y", "copy", "y", "copy the selection, or the line or step at the cursor", "copy"),
     Key("app", "ctrl+p", "commands", "ctrl+p", "every command and rollout by name", "commands",
         True),
-    Key("app", "T", "policies", "T", "policies and training runs"),
+    Key("app", "T", "policies", "T", "policies and training runs", "policies"),
     Key("app", "question_mark,f1", "help", "? F1", "every key", "help"),
     Key("app", "q", "quit", "q", "leave; daemon and agents go on", "quit"),
     Key("app", "ctrl+q", "quit", "ctrl+q", "leave, from anywhere", "", True, "quit-anywhere"),

@@ -111,7 +111,8 @@ class HomeScreen(HoustonScreen):
 
     def judged(self) -> None:
         """Who needs a person was judged again."""
-        self.list_again()
+        if self.is_mounted:  # on its way to the screen it has no parts yet; it lists when it arrives
+            self.list_again()
 
     def list_again(self, at: str = "", anew: bool = False) -> None:
         """List what there is. at: the rollout to stand on. anew: keep no place of before."""

@@ -96,7 +96,7 @@ class Judging(Vertical):
             self.bench.taken(deed, before, seq)
             self._transcript.choose(0)
             await self._show(source, steps)
-            more = "  R says why, Z takes it back." if "taken back" not in words else ""
+            more = "  R adds a reason, Z takes it back." if "taken back" not in words else ""
             say(self, Told(words.format(steps=steps.words) + more, good=True))
 
     async def _stands(self, source: RolloutSource, steps: Range) -> tuple[JudgedSteps, ...]:
@@ -161,7 +161,7 @@ class Judging(Vertical):
         stands = await self._stands(source, steps)
         said = [one for one in stands if one.verdict != "undecided"]
         if not said:
-            words = f"Nobody has judged {steps.words}: K keeps, M masks, then R says why."
+            words = f"Nobody has judged {steps.words}: K keeps, M masks, then R adds a reason."
             say(self, Told(words))
             return
         what = " and ".join(sorted({one.verdict for one in said}))
