@@ -65,10 +65,14 @@ class Rules(Settings, frozen=True):
     guidance_steps: Count = 10_000
     """`contradicted_guidance`: steps before the guidance that it may condemn; 0: it speaks only of
     what comes."""
-    high_score: Points = 0.0
-    """`lowered_score`, `after_best`: only a maximum above this is one."""
+    max_score: Points = 100.0
+    """`after_best`: the highest score that this task can give; 100 is what surpasses the reference
+    (APOLLO, appendices B.4 and E)."""
+    high_score: Points = 50.0
+    """`lowered_score`: only a best score above this is one to lose; from a lower one a drop is
+    exploration."""
     score_drop: Points = 1.0
-    """`lowered_score`: points below the maximum."""
+    """`lowered_score`: points below the best."""
 
     def trouble(self) -> str:
         """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""

@@ -1,5 +1,5 @@
-"""Rules about what comes after the best score of a rollout: steps that lowered it, or did not raise
-it any more.
+"""Rules about what comes after the best score of a rollout: steps that lowered a high one, or that
+follow the highest there is.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ _BESIDE = _SAVES | {"mkdir", "cd", "gzip", "sync", "rm"} | shell.VIEWERS
 
 
 def lowered_score(trace: Trace, settings: Rules) -> Iterator[Finding]:
-    """A step changed files after the best score, and the next score was lower (known once the
-    rollout has ended).
+    """A step changed files after a best score that was high already, and the next score was lower
+    (known once the rollout has ended; APOLLO, appendix E.4).
     """
-    best = _best(trace, settings)
-    if best is None:
+    best = _best(trace)
+    if best is None or best.score <= settings.high_score:
         return
     before = best.step
     for scored in (one for one in trace.scores if one.step > best.step):
@@ -40,11 +40,13 @@ def lowered_score(trace: Trace, settings: Rules) -> Iterator[Finding]:
 
 
 def after_best(trace: Trace, settings: Rules) -> Iterator[Finding]:
-    """A step after the best score was reached, which no later one surpassed (known once the rollout
-    has ended). Backups, bringing the best back and scoring that, sleeping and finishing are none.
+    """A step after the highest score that the task can give was reached: nothing was left to gain
+    (known once the rollout has ended; APOLLO, appendix E.4). A lower best masks nothing: to work on
+    after it is what the task asks for. Backups, bringing the best back and scoring that, sleeping
+    and finishing are none.
     """
-    best = _best(trace, settings)
-    if best is None:
+    best = _best(trace)
+    if best is None or best.score < settings.max_score:
         return
     again = {
         now.step
@@ -53,13 +55,13 @@ def after_best(trace: Trace, settings: Rules) -> Iterator[Finding]:
     }
     for step in trace.seen:
         if step.step > best.step and step.calls and not _kept(step) and step.step not in again:
-            score = f"the best score, {best.score:g}, was reached in step {best.step}"
+            score = f"the highest score, {best.score:g}, was reached in step {best.step}"
             yield Finding(step.step, score)
 
 
-def _best(trace: Trace, settings: Rules) -> Scored | None:
+def _best(trace: Trace) -> Scored | None:
     """The first submission with the highest score; None where it is none, or not known yet."""
-    if not trace.ended or trace.best is None or trace.best <= settings.high_score:
+    if not trace.ended or not trace.best:  # 0 is what nothing scores, too
         return None
     return next(one for one in trace.scores if one.score == trace.best)
 

@@ -33,8 +33,8 @@ RULES: Mapping[str, Rule] = {
     "repeated_evaluation": Rule(1, evaluations.repeated_evaluation),
     "untimely_evaluation": Rule(1, evaluations.untimely_evaluation),
     "untimely_finish": Rule(1, evaluations.untimely_finish),
-    "lowered_score": Rule(1, best.lowered_score),
-    "after_best": Rule(1, best.after_best),
+    "lowered_score": Rule(2, best.lowered_score),
+    "after_best": Rule(2, best.after_best),
 }
 
 

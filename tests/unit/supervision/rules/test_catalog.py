@@ -90,7 +90,7 @@ def test_an_error_is_masked_also_where_patience_is_right() -> None:
 
 
 HISTORY: Steps = [
-    create("answer.json"), score(50), run("make", code=2), edit("a.py"), finish()
+    create("answer.json"), score(100), run("make", code=2), edit("a.py"), finish()
 ]  # fmt: skip
 
 
@@ -113,8 +113,8 @@ CHOSEN: dict[str, tuple[str, dict[int, list[str]]]] = {
     "all": ("", {3: ["error_observation", "after_best"], 4: ["blind_edit", "after_best"]}),
     "some are off": ('off = ["after_best", "blind_edit"]', {3: ["error_observation"]}),
     "only some": ('only = ["blind_edit"]', {4: ["blind_edit"]}),
-    "a threshold": ("blind_edit_steps = 9\nhigh_score = 50", {3: ["error_observation"],
-                                                            4: ["blind_edit"]}),
+    "a threshold": ("max_score = 99", {3: ["error_observation", "after_best"],
+                                     4: ["blind_edit", "after_best"]}),
 }  # fmt: skip
 
 

@@ -118,23 +118,27 @@ LOWERED: dict[str, Case] = {
     "the step that scored changed it": ([score(70), (create("a"), score(60))], {}, {2}),
     "between two lower ones": ([score(70), create("a"), score(60), create("b"), score(50)], {},
                                {2, 4}),
-    "the maximum is not high": ([score(7), create("a"), score(2)], {"high_score": 50}, set()),
+    "the best is not high": ([score(30), create("a"), score(2)], {}, set()),
+    "what is high is said": ([score(30), create("a"), score(2)], {"high_score": 20}, {2}),
     "nothing scored anything": ([score(0), create("a"), score(0)], {}, set()),
 }  # fmt: skip
 
 AFTER: dict[str, Case] = {
     "most of what follows": (
-        [score(70), create("a"), run("python a.py"), score(60)], {}, {2, 3, 4}),
+        [score(100), create("a"), run("python a.py"), score(60)], {}, {2, 3, 4}),
     "backups": (
-        [score(70), run("mkdir -p best && cp answer.json best/70.json"), finish()], {}, set()),
+        [score(100), run("mkdir -p best && cp answer.json best/100.json"), finish()], {}, set()),
     "sleeping and finishing": (
-        [score(70), sleep(), think(), Step(finish(), score(70), added=1)], {}, {3}),
+        [score(100), sleep(), think(), Step(finish(), score(100), added=1)], {}, {3}),
     "the best is brought back and scored": (
-        [score(70), create("a"), score(60), run("cp best/70.json answer.json"), score(70),
+        [score(100), create("a"), score(60), run("cp best/100.json answer.json"), score(100),
          finish()], {}, {2, 3}),
-    "scored again as good": ([score(70), create("a"), score(70)], {}, {2, 3}),
-    "it gets better": ([score(60), create("a"), score(70)], {}, set()),
-    "the maximum is not high": ([score(7), create("a"), score(2)], {"high_score": 50}, set()),
+    "scored again as good": ([score(100), create("a"), score(100)], {}, {2, 3}),
+    "it gets better": ([score(60), create("a"), score(100)], {}, set()),
+    "an early low best is not the highest there is": (
+        [score(10), create("a"), run("python a.py"), score(5), create("b"), finish()], {}, set()),
+    "the highest of this task is lower": (
+        [score(70), create("a"), score(60)], {"max_score": 70}, {2, 3}),
     "no score": ([create("a"), finish()], {}, set()),
 }  # fmt: skip
 
@@ -160,7 +164,7 @@ def test_what_is_masked(rule: str, case: str) -> None:
 
 
 def test_what_follows_the_best_score_is_known_at_the_end() -> None:
-    steps: Steps = [score(70), create("a"), score(60)]
+    steps: Steps = [score(100), create("a"), score(60)]
     for rule in (best.lowered_score, best.after_best):
         assert list(rule(traced(steps, EVALUATED, ended=False), Rules())) == []
         assert list(rule(traced(steps, EVALUATED), Rules())) != []
