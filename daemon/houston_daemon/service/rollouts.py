@@ -32,7 +32,6 @@ from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.policy_names import BASE
 from houston_shared.records import RolloutSpec
-from houston_shared.store.queries import policies
 from houston_shared.store.reader import Reader
 from houston_shared.task import LoadedTask
 
@@ -137,11 +136,7 @@ def check_policy(loaded: Loaded, engine: str, policy: str) -> None:
     if policy in ("", BASE):
         return
     with Reader(loaded.home) as reader:
-        uses = reader.run(policies.uses())
-        active = reader.run(policies.active(engine))
-    used = {one.policy: one.rollouts for one in uses if one.engine == engine}
-    used.setdefault(active, ("new rollouts",))
-    live.unload(live.limit(loaded.engine(engine)), policy, (), used)
+        reader.run(live.room(engine, policy, live.limit(loaded.engine(engine))))
 
 
 def check_machine(task: LoadedTask) -> None:

@@ -132,6 +132,29 @@ def test_a_new_rollout_samples_with_what_is_active_as_it_is_queued(
     assert queued(station, person, engine="other").policy == "", "another engine's business"
 
 
+def test_no_request_makes_more_policies_live_than_the_engine_holds(
+    station: Station, person: Person
+) -> None:
+    """The command looks first; what comes over the socket by itself is held to the same."""
+    for number in (2, 3, 4):
+        register(station, person, f"policy@{number}")
+        activate(station, person, f"policy@{number}")
+    settings = {"kind": "embedded", "max_adapters": 2}
+    queued(station, person, engine_settings=settings)
+    queued(station, person, policy="policy@3", engine_settings=settings)
+    named = msgspec.structs.replace(spec("e"), policy="policy@2", engine_settings=settings)
+    before = station.query("SELECT count(*) FROM rollouts")
+    said = person.ask(wire.StartRollouts(request="x", specs=(named,)))
+    assert "2 policies may be live at once" in said.cause
+    assert station.query("SELECT count(*) FROM rollouts") == before
+    odd = msgspec.structs.replace(named, engine_settings={"kind": "vllm", "command": 5})
+    said = person.ask(wire.StartRollouts(request="y", specs=(odd,)))
+    assert "settings that are none" in said.cause
+    assert queued(station, person, engine_settings=settings).policy == "policy@4"
+    many = {**settings, "max_adapters": 3}
+    assert queued(station, person, policy="policy@2", engine_settings=many).policy == "policy@2"
+
+
 def test_full_weights_are_sampled_from_on_an_engine_of_their_own(
     station: Station, person: Person
 ) -> None:

@@ -18,7 +18,9 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps import rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
+from houston_daemon.training.policies import live
 from houston_shared import policy_names, wire
+from houston_shared.config import Engine
 from houston_shared.policy_names import BASE, PolicyName
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import redact, redact_all
@@ -130,7 +132,8 @@ def note(store: Store, asked: int, ok: bool, reason: str, unloaded: tuple[str, .
 def chosen(store: Store, spec: RolloutSpec) -> RolloutSpec:
     """The spec with the policy that its rollout samples with: the engine's active one.
 
-    A spec may name another: `base`, or one that was active on the engine before.
+    A spec may name another: `base`, or one that was active on the engine before, where there is
+    room for it.
     """
     name = spec.policy or rebuild.run(store, policies.active(spec.engine))
     if spec.policy == BASE:
@@ -148,10 +151,29 @@ def chosen(store: Store, spec: RolloutSpec) -> RolloutSpec:
         return msgspec.structs.replace(spec, policy="")
     folder = str(policy_names.policies_folder(store.home) / policy.folder)
     if policy.kind == "lora":
+        if spec.policy:
+            rebuild.run(store, live.room(spec.engine, name, _limit(spec)))
         adapter = {"adapters": {policy.name: folder}, "adapter_hashes": {policy.name: policy.hash}}
         settings = {**spec.engine_settings, **adapter}
         return msgspec.structs.replace(spec, policy=policy.name, engine_settings=settings)
     return _of_its_own(spec, policy, folder)
+
+
+class _Limiting(msgspec.Struct, frozen=True):
+    """Of an engine's settings, what decides how many policies fit."""
+
+    kind: str = ""
+    url: str = ""
+    command: tuple[str, ...] = ()
+    max_adapters: int = 0
+
+
+def _limit(spec: RolloutSpec) -> int:
+    try:
+        said = msgspec.convert(spec.engine_settings, _Limiting)
+    except msgspec.ValidationError as problem:
+        raise denial(f"Engine {spec.engine} has settings that are none: {problem}.") from problem
+    return live.limit(Engine(**msgspec.structs.asdict(said)))
 
 
 def _of_its_own(spec: RolloutSpec, policy: Policy, folder: str) -> RolloutSpec:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from houston_daemon.engines.install import ADAPTERS
 from houston_shared.config import Engine
 from houston_shared.errors import HoustonError
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import policies
 
 EMBEDDED = 8
 """Adapters that the embedded server holds; SmolLM2's of rank 16 are 10 MB each."""
@@ -42,6 +44,18 @@ def _flag(command: Sequence[str], name: str) -> int:
             value = value or (command[index + 1] if index + 1 < len(command) else "")
             found = int(value) if value.isdigit() else found
     return found
+
+
+def room(engine: str, policy: str, most: int) -> Plan[None]:
+    """Raise HoustonError where new rollouts with this policy would make more live than fit.
+
+    most: the engine's limit, 0 for none. What is active stays live for those that name none.
+    """
+    used = {
+        one.policy: one.rollouts for one in (yield from policies.uses()) if one.engine == engine
+    }
+    used.setdefault((yield from policies.active(engine)), ("new rollouts",))
+    unload(most, policy, (), used)
 
 
 def unload(
