@@ -240,6 +240,24 @@ def test_a_training_run_from_queue_to_end(station: Station, person: Person) -> N
     ]
 
 
+def test_a_run_is_cancelled_or_has_become_a_policy_never_both(
+    station: Station, person: Person
+) -> None:
+    """It is asked to end in its last steps: the policy may be there before its process is gone."""
+    for run in ("sft-1", "sft-2"):
+        start(station, person, run)
+        station.recorder.training_moved(run, "running", start=True)
+        assert isinstance(person.ask(wire.CancelTraining(run=run)), wire.Done)
+    assert isinstance(register(station, person, "policy@2", run="sft-1"), wire.Done)
+    station.recorder.training_moved("sft-1", "cancelled")
+    station.recorder.training_moved("sft-2", "cancelled")
+    said = register(station, person, "policy@3", run="sft-2")
+    assert "sft-2 was cancelled" in said.cause
+    assert station.query("SELECT id, state, policy FROM training_runs ORDER BY id") == [
+        ("sft-1", "finished", "policy@2"), ("sft-2", "cancelled", ""),
+    ]  # fmt: skip
+
+
 def test_runs_that_nobody_could_start_are_refused(station: Station, person: Person) -> None:
     for run, why in (("../x", "cannot name"), ("", "cannot name")):
         assert why in person.ask(wire.StartTraining(request="r", run=run)).cause

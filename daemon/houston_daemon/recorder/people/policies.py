@@ -25,7 +25,7 @@ from houston_shared.policy_names import BASE, PolicyName
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import redact, redact_all
 from houston_shared.store import bodies_training as bodies
-from houston_shared.store.queries import policies
+from houston_shared.store.queries import policies, training_runs
 from houston_shared.store.queries.policies import Policy
 from houston_shared.wire import Done
 
@@ -71,6 +71,12 @@ def _check(store: Store, said: bodies.PolicyRegistered, name: PolicyName) -> Non
         or not (policy_names.policies_folder(store.home) / said.folder / "lineage.json").is_file()
     ):
         raise denial(f"The home has no folder policies/{said.name} with a lineage.json.")
+    run = rebuild.run(store, training_runs.one(said.run)) if said.run else None
+    if run is not None and run.state == "cancelled":
+        raise denial(
+            f"Training {run.id} was cancelled: nothing becomes a policy of it.",
+            f"houston train sft --resume {run.id}",
+        )
     family = [one for one in rebuild.run(store, policies.every()) if one.family == name.family]
     bases = {one.hash for one in family if one.kind in ("base", "full")}
     if bases and said.base_hash not in bases:

@@ -75,7 +75,7 @@ def moved(store: Store, message: wire.TrainingMoved, author: Author) -> Done:
     body = bodies.TrainingMoved(
         by=author.by,
         run=run.id,
-        state=message.state,
+        state="finished" if message.state == "cancelled" and run.policy else message.state,
         reason=redact(message.reason),
         start=message.state == "running",
         **author.fields,
@@ -90,6 +90,8 @@ def cancel(store: Store, message: wire.CancelTraining, author: Author) -> Done:
         return Done(seq=store.journal.seq)
     if run.state in ENDED:
         raise denial(f"{run.id} has already ended ({run.state}).", f"houston train show {run.id}")
+    if run.policy:
+        raise denial(f"{run.id} has become {run.policy} already.", f"houston train show {run.id}")
     if run.alone:
         raise denial(f"{run.id} runs beside the daemon: end it where it was started.")
     reason = redact(message.reason)
@@ -104,13 +106,18 @@ def cancel(store: Store, message: wire.CancelTraining, author: Author) -> Done:
 
 
 def note(store: Store, run: str, state: bodies.RunState, reason: str, start: bool) -> None:
-    """What the supervisor says of a run of its own; nothing of one that has ended."""
+    """What the supervisor says of a run; nothing of one that has ended.
+
+    A run that became a policy has finished, whoever wanted it ended by then.
+    """
     known = rebuild.run(store, training_runs.one(run))
     if known is None or known.state in ENDED:
         return
+    if state == "cancelled" and known.policy:
+        state, reason = "finished", ""
     if not start and (known.state, known.reason) == (state, reason):
         return
-    by = known.cancelling if state == "cancelled" else "daemon"
+    by = (known.cancelling if state == "cancelled" else "") or "daemon"
     body = bodies.TrainingMoved(by=by, run=run, state=state, reason=redact(reason), start=start)
     store.journal.append(Key(), "training-moved", body)
 
