@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.commands.export import row_arguments, row_options
-from houston_daemon.training.sft import asking, following, launch, progress, recipe
-from houston_daemon.training.sft.finishing import manifest_hash, tell
+from houston_daemon.training.sft import asking, following, launch, progress, recipe, run_folder
+from houston_daemon.training.sft.finishing import manifest_hash, registered, tell
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared import gpu_file, out, secret_values
 from houston_shared.config import Loaded
@@ -20,6 +20,7 @@ from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.lock import holder
+from houston_shared.policy_names import is_run
 from houston_shared.store.queries import training_runs
 from houston_shared.store.reader import Reader
 
@@ -71,6 +72,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
+    if (done := _waiting(arguments, loaded)) is not None:
+        _take_in(arguments, loaded, done)
+        return _say(arguments, loaded, done, "finished")
     folder = _folder(arguments, loaded)
     there = holder(loaded.home) is not None
     gpus = _gpus(arguments, loaded, folder)
@@ -94,6 +98,35 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if beside and state == "failed":
         tell(loaded, folder.path.name, "failed", "its process was killed")  # where it could not
     return _say(arguments, loaded, folder, state)
+
+
+def _waiting(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder | None:
+    """The run to go on with, where that has finished and no daemon has taken its policy."""
+    run = arguments.resume
+    if not run or not is_run(run) or _policy(loaded, run):
+        return None
+    folder = run_folder.of(loaded.home, run)
+    now = progress.read(folder.path)
+    return folder if now is not None and now.state == "finished" else None
+
+
+def _take_in(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -> None:
+    """Have the daemon take down a run that has finished, and the policy that came of it."""
+    run = folder.path.name
+    if holder(loaded.home) is None:
+        raise HoustonError(
+            f"{run} has finished, and no daemon runs that could take its policy.",
+            f"It lies in {folder.output}.",
+            f"houston daemon start, then {folder.again}",
+            ExitCode.DAEMON_NOT_RUNNING,
+        )
+    with Reader(loaded.home) as reader:
+        known = reader.run(training_runs.one(run))
+    if known is None or known.state in ("failed", "cancelled"):
+        _tell(arguments, loaded, folder, 0, True)
+    registered(loaded, folder)
+    if known is None or known.alone or known.state != "finished":
+        tell(loaded, run, "finished")
 
 
 def _bury(loaded: Loaded, run: str) -> None:
@@ -184,7 +217,7 @@ def _say(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder, state
         out.note(f"next: houston policy activate {policy}")
     elif state == "finished":
         out.line(f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}.")
-        out.note(f"next: houston policy import {folder.output}, with a daemon")
+        out.note(f"next: houston daemon start, then {folder.again}")
     elif state in ("failed", "cancelled"):
         raise HoustonError(
             f"{run} {'failed' if state == 'failed' else 'was ended'}.",

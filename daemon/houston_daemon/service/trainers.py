@@ -18,6 +18,7 @@ from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER, last_line
 from houston_daemon.service.trainer_gpus import TrainerGpus
+from houston_daemon.service.trainers_beside import Beside
 from houston_shared import training_progress
 from houston_shared.config import Loaded
 from houston_shared.errors import HoustonError
@@ -74,6 +75,7 @@ class Trainers:
         self._home = loaded.home
         self._recorder = recorder
         self._inbox = inbox
+        self._beside = Beside(self._home)
         self._gpus = TrainerGpus(loaded, ledger, engines)
         self._children: dict[str, _Child] = {}
         self._crashes: dict[str, _Crashes] = {}
@@ -89,9 +91,11 @@ class Trainers:
         if self._leaving:
             return
         with Reader(self._home) as reader:
-            self._runs = [
-                run for run in reader.run(training_runs.every(unfinished=True)) if not run.alone
-            ]
+            unfinished = reader.run(training_runs.every(unfinished=True))
+        for run in unfinished:
+            if run.alone and (end := self._beside.ended(run, now)):
+                self._moved(run.id, *end)
+        self._runs = [run for run in unfinished if not run.alone]
         for gone in self._crashes.keys() - {run.id for run in self._runs}:
             del self._crashes[gone]  # it was cancelled as it waited
         for run in self._runs:

@@ -83,6 +83,45 @@ def test_beside_the_daemon_it_is_known_to_it(station: Station) -> None:
     station.until(ended, 200, "the run ends")
 
 
+def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
+    station: Station,
+) -> None:
+    base = tiny.save_model(station.folder / "base")
+    data = tiny.write(station.folder / "data", tiny.rows())
+    words = ("train", "sft", "--data", str(data), "--base", str(base), *FAST, "--set", "steps=2")
+    done = station.run(*words, "--json", timeout=280)
+    (told,) = (json.loads(line) for line in done.stdout.splitlines())
+    run = told["run"]
+    assert (told["state"], told["policy"]) == ("finished", None)
+    again = ("train", "sft", "--resume", run)
+    assert "no daemon runs that could take its policy" in station.run(*again, code=69).stderr
+    station.start()
+    assert f"{run} became policy@2" in station.run(*again).stdout
+    (policy,) = station.json("policy", "show", "policy@2")
+    assert (policy["run"], policy["metrics"]["steps"]) == (run, 2)
+    (listed,) = station.json("train", "list")
+    assert (listed["run"], listed["state"], listed["policy"]) == (run, "finished", "policy@2")
+    assert "has finished" in station.run(*again, code=1).stderr
+    assert len(station.json("policy", "list")) == 2
+
+
+def test_a_run_that_ended_while_no_daemon_ran_is_noticed_by_the_next(station: Station) -> None:
+    base = tiny.save_model(station.folder / "base")
+    data = tiny.write(station.folder / "data", tiny.rows())
+    station.start()
+    words = ("train", "sft", "--data", str(data), "--base", str(base), "--alone", "--detach")
+    run = station.run(*words, *FAST).stdout.strip()
+    station.stop()
+    file = station.home / "training" / run / "progress.json"
+    station.until(lambda: json.loads(file.read_text())["state"] == "finished", 200, "it ends")
+    station.start()
+    listed = lambda: station.json("train", "list")[0]  # noqa: E731
+    station.until(lambda: listed()["state"] == "finished", 60, "the daemon looks into its folder")
+    assert f"train sft --resume {run}" in listed()["reason"]
+    assert f"{run} became policy@2" in station.run("train", "sft", "--resume", run).stdout
+    assert listed()["policy"] == "policy@2"
+
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "neither rollouts nor data": ({"data": None}, {}, "Name rollouts, or exported data"),
     "no such folder": ({"data": Path("/no/where")}, {}, "There is no folder /no/where"),
