@@ -35,6 +35,8 @@ class ChatServer:
     answers: list[Any] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    rollouts: list[str] = field(default_factory=list)
+    """What each request's header names."""
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client left in mid-stream."""
     pausing: threading.Event = field(default_factory=threading.Event)
@@ -66,6 +68,7 @@ class ChatServer:
     async def answer(self, request: Request) -> Response:
         self.asked.append(await request.json())
         self.keys.append(request.headers.get("authorization", ""))
+        self.rollouts.append(request.headers.get("x-houston-rollout", ""))
         answer = self.answers.pop(0)
         if isinstance(answer, tuple):
             status, headers = answer

@@ -157,6 +157,14 @@ async def test_the_context_is_sent_with_its_calls_and_tools(server: ChatServer) 
     assert server.keys == ["Bearer secret"]
 
 
+async def test_each_request_names_the_rollout_that_asks(server: ChatServer) -> None:
+    """So the log of a gateway tells rollouts apart; who is no rollout names none."""
+    server.answers = [FINE, FINE]
+    await sampled(engine(server), ask(rollout="find-ä-7"))
+    await sampled(engine(server))
+    assert server.rollouts == ["find-%C3%A4-7", ""]
+
+
 async def test_as_text_the_dialect_parses(server: ChatServer) -> None:
     server.answers = [[delta(content='{"calls": []}'), delta("stop")]]
     got = await sampled(engine(server, tools_mode="text"))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import quote
 
 import httpx
 
@@ -32,6 +33,8 @@ from houston_daemon.engines.protocol import (
 from houston_shared.records import Call, Message
 
 READ_SECONDS = 600.0
+ROLLOUT = "X-Houston-Rollout"
+"""Header with the percent-encoded id of the rollout that asks: a gateway's log tells them apart."""
 ReasoningField = Literal["chat_template", "effort", "none"]
 
 
@@ -97,12 +100,13 @@ class ChatEngine:
         """Sample once; see the protocol. An interrupted sample keeps its text and no calls."""
         started = time.monotonic()
         body = self._body(request)
+        headers = {ROLLOUT: quote(request.rollout)} if request.rollout else {}
         partial = _Partial()
 
         async def once() -> bool:
             nonlocal partial
             partial = _Partial()
-            return await finished_before(stop, self._stream(body, partial))
+            return await finished_before(stop, self._stream(body, headers, partial))
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
         text, thought = _joined(partial.text), _joined(partial.reasoning)
@@ -126,8 +130,11 @@ class ChatEngine:
             },
         )
 
-    async def _stream(self, body: dict[str, Any], partial: _Partial) -> None:
-        async with self._http.stream("POST", "/chat/completions", json=body) as response:
+    async def _stream(
+        self, body: dict[str, Any], headers: dict[str, str], partial: _Partial
+    ) -> None:
+        asking = self._http.stream("POST", "/chat/completions", json=body, headers=headers)
+        async with asking as response:
             await check(response)
             async for event in events(response):
                 try:

@@ -45,6 +45,8 @@ class SampleRequest:
     step: int = 0
     """Number of the step that the sample decides, from 1: the line that the script engine plays,
     so that a resumed rollout goes on at the right one."""
+    rollout: str = ""
+    """Id of the rollout that asks; empty for others. A chat endpoint is told it in a header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ async def begin(
         stops=tuple(renderer.stops),
         guided=task.sampling.guided and engine.token_ids,
         reasoning=reasoning,
+        rollout=spec.rollout,
     )
     return _assembled(
         Rollout(

@@ -29,6 +29,7 @@ class Asking:
     guided: bool
     """Whether grammars are sent: the task wants it and the engine takes ids."""
     reasoning: bool = field(default=False)
+    rollout: str = ""
 
     def request(
         self,
@@ -55,6 +56,7 @@ class Asking:
             cache_salt=self.policy,
             role=role,
             step=step,
+            rollout=self.rollout,
         )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
+from houston_daemon.engines.chat import ROLLOUT
 from houston_shared.real_user import CLOSE, OPEN
 
 
@@ -22,6 +24,8 @@ class Conversation:
     messages: tuple[Mapping[str, Any], ...]
     tools: tuple[str, ...] = ()
     """Names of the tools it may use."""
+    rollout: str = ""
+    """Id of the rollout whose prompt it is; empty where nobody said it."""
 
     @property
     def step(self) -> int:
@@ -132,7 +136,8 @@ def _handler(play: Play) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             try:
                 tools = tuple(one["function"]["name"] for one in body.get("tools", ()))
-                turn = play(Conversation(tuple(body["messages"]), tools))
+                rollout = unquote(self.headers.get(ROLLOUT, ""))
+                turn = play(Conversation(tuple(body["messages"]), tools, rollout))
             except Exception as problem:
                 # Said to the rollout as a refusal: it fails, with these words for its reason.
                 words = json.dumps({"error": {"message": f"{type(problem).__name__}: {problem}"}})

@@ -36,7 +36,7 @@ class Agents:
     def __init__(self, run: Run, engine: str, solutions: Solutions) -> None:
         self._run = run
         self._guided = engine == GUIDED
-        self._seats = Seats(run.ground, engine)
+        self._seats = Seats(run.ground)
         self.solutions = solutions
         self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world)
         self.orders = learned(run)
@@ -54,15 +54,15 @@ class Agents:
 
     def _world(self, seen: Conversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What solves a conversation's world, and looks that it knows."""
-        rollout, spec = self._seats.of(seen)
-        return self.solutions.of(rollout, spec), LOOKS[parse_task(spec.task).environment]
+        spec = self._seats.of(seen)
+        return self.solutions.of(spec.rollout, spec), LOOKS[parse_task(spec.task).environment]
 
     def _annotate(self, seen: Conversation) -> None:
         """Speak while the step is sampled: it is heard at its end."""
-        rollout, spec = self._seats.of(seen)
-        speaking = Speaking(self._run.recipe.annotator, self.solutions.of(rollout, spec))
+        spec = self._seats.of(seen)
+        speaking = Speaking(self._run.recipe.annotator, self.solutions.of(spec.rollout, spec))
         if word := speaking.word(seen.actions, seen.observation, len(seen.all_heard)):
-            self._run.ground.say(rollout, word, AUTHOR)
+            self._run.ground.say(spec.rollout, word, AUTHOR)
 
 
 def learned(run: Run) -> list[Order]:

@@ -1,8 +1,4 @@
-"""Which rollout a conversation belongs to: by the task that stands in its head.
-
-A chat endpoint is told messages, not rollouts. Worlds differ, so their heads do; where two were the
-same, both would be played alike and spoken to alike.
-"""
+"""The specs of the rollouts whose conversations a scripted endpoint plays."""
 
 import threading
 
@@ -14,32 +10,27 @@ from houston_shared.store.queries import rollouts
 
 
 class Seats:
-    """Rollouts of one engine of a home by the task of their head; safe to use from threads."""
+    """Specs by rollout, each read once; safe to use from threads.
 
-    def __init__(self, ground: OwnHome, engine: str) -> None:
+    A rollout names itself with each request. Its task would not do: worlds of ScienceWorld differ
+    whose tasks are word for word the same.
+    """
+
+    def __init__(self, ground: OwnHome) -> None:
         self._ground = ground
-        self._engine = engine
-        self._known: dict[str, tuple[str, RolloutSpec]] = {}
-        self._looked: set[str] = set()
+        self._known: dict[str, RolloutSpec] = {}
         self._one = threading.Lock()
 
-    def of(self, seen: Conversation) -> tuple[str, RolloutSpec]:
-        """Id and spec of the running rollout whose conversation it is. Raises HoustonError."""
+    def of(self, seen: Conversation) -> RolloutSpec:
+        """The spec of the rollout whose conversation it is. Raises HoustonError."""
         with self._one:
-            if seen.task not in self._known:
+            if seen.rollout not in self._known:
                 self._look()
-            if seen.task not in self._known:
-                raise HoustonError("A conversation belongs to no rollout of the experiment's home.")
-            return self._known[seen.task]
+            if seen.rollout not in self._known:
+                raise HoustonError(f"The home of the experiment has no rollout {seen.rollout!r}.")
+            return self._known[seen.rollout]
 
     def _look(self) -> None:
         for one in self._ground.read(rollouts.all_rollouts()):
-            if one.id in self._looked or one.engine != self._engine or one.head_seq is None:
-                continue
-            head, spec = (
-                self._ground.read(rollouts.head(one)),
-                self._ground.read(rollouts.spec(one)),
-            )
-            self._looked.add(one.id)
-            if head is not None and one.state not in ("finished", "failed", "cancelled"):
-                self._known[head.task] = (one.id, spec)
+            if one.id not in self._known:
+                self._known[one.id] = self._ground.read(rollouts.spec(one))
