@@ -111,7 +111,7 @@ class HomeScreen(HoustonScreen):
 
     def judged(self) -> None:
         """Who needs a person was judged again."""
-        if self.is_mounted:  # on its way to the screen it has no parts yet; it lists when it arrives
+        if self.is_mounted:  # being opened it has no parts yet; it lists them when it arrives
             self.list_again()
 
     def list_again(self, at: str = "", anew: bool = False) -> None:
