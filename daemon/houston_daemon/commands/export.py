@@ -15,6 +15,7 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.flags import whole
 from houston_shared.home import Home
+from houston_shared.plural import many
 from houston_shared.store.reader import Reader
 
 
@@ -139,12 +140,12 @@ def _say(done: Exported, as_json: bool) -> None:
         return
     counts = made.counts
     there = "" if done.written else " (the same export was there)"
-    rows, rollouts = _many(made.rows, "row"), _many(len(made.sources), "rollout")
+    rows, rollouts = many(made.rows, "row"), many(len(made.sources), "rollout")
     out.line(f"{done.folder}: {rows} of {rollouts}{there}.")
     for file in made.files:
         longest = f"{file.longest:,} {'tokens' if file.tokens is not None else 'messages'}"
         trained = f"{file.trained:,} {counts.unit} trained"
-        rows = _many(file.rows, "row")
+        rows = many(file.rows, "row")
         out.line(f"  {file.name}  {rows}, {trained}, the longest has {longest}")
     for why, count in counts.untrained.items():
         out.line(f"  not trained: {count:,} {counts.unit}, {why}")
@@ -159,12 +160,8 @@ def _say(done: Exported, as_json: bool) -> None:
     if moving := [one.rollout for one in made.sources if one.moved]:
         out.note(f"{', '.join(moving)} went on meanwhile: newer steps may be missing.")
     for remark, count in made.remarks.items():
-        out.note(f"{_many(count, 'line')}: {remark}.")
+        out.note(f"{many(count, 'line')}: {remark}.")
     out.note(f"{made.traps[0]} More of what {made.format} does without a word: README.md there.")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _told(done: Exported) -> dict[str, Any]:

@@ -102,6 +102,9 @@ def test_the_manuals_environment_and_engine_run(station: Station) -> None:
     assert station.json("verdict", row["rollout"]) == []
     (masked,) = station.json("verdict", lost["rollout"])
     assert masked["reason"] == "lost@1: it lost"
+    station.run("verdict", lost["rollout"], "1", "mask")
+    compared = {row["source"]: row for row in station.json("judge", "--calibrate")}
+    assert compared["lost@1"]["both_mask"] == 1, "a package's rule is measured like Houston's own"
     said = station.run("rollout", "show", row["rollout"]).stdout
     assert "100 at step 1\n" in said, "a score that used a submission"
     for name, why in (("luck", "there are: "), ("error", "Houston's own")):

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,9 +76,14 @@ def rollout(station: Station, server: ChatServer) -> str:
     return played(station)
 
 
+def edit(line: str) -> dict[str, Any]:
+    arguments = {"path": "answer.txt", "start": 1, "end": 1, "content": line}
+    return {"thought": "edit", "calls": [{"name": "edit_file", "arguments": arguments}]}
+
+
 def verdicts(**said: str) -> dict[str, Any]:
     """keep for every step but those named `s3="mask"`."""
-    by = {str(number): {"reason": "", "verdict": "keep"} for number in NUMBERS}
+    by = {str(number): {"reason": "it is sound", "verdict": "keep"} for number in NUMBERS}
     for name, verdict in said.items():
         by[name[1:]] = {"reason": f"wrong_tool: {name}", "verdict": verdict}
     return by
@@ -162,7 +169,10 @@ def test_nothing_in_a_rollout_can_leave_its_frame_or_speak_as_a_person(
 def test_what_is_not_decided_stays_undecided_and_is_shown(
     station: Station, server: ChatServer, rollout: str
 ) -> None:
-    half = json.dumps({"1": "keep", "2": "mask", "3": {"verdict": "mask", "reason": "x"}})
+    said = {"reason": "it is so"}
+    half = json.dumps(
+        {str(n): {**said, "verdict": one} for n, one in enumerate(("keep", "mask", "mask"), 1)}
+    )
     server.answers += [as_text(half)] * 3
     done = station.run("judge", rollout)
     assert "2 undecided" in done.stdout and "undecided steps 4–5: no verdict on 4, 5" in done.stdout
@@ -176,6 +186,50 @@ def test_what_is_not_decided_stays_undecided_and_is_shown(
     server.answers.append(as_text(json.dumps(verdicts())))
     (found,) = station.json("judge", rollout)
     assert found["judge"]["undecided"] == {} and found["cost"]["cached"] == 0
+
+
+def test_what_a_keep_takes_from_a_rule_is_counted_and_needs_a_reason(
+    station: Station, server: ChatServer
+) -> None:
+    server.answers.clear()
+    task = station.task(budget="minimum_steps = 1")
+    (made,) = station.rollout(task, station.script([STEPS[3], edit("y"), edit("z")], "edits"))
+    station.ended(made)
+    keeps = {str(n): {"reason": "it is sound", "verdict": "keep"} for n in range(1, 5)}
+    silent = {**keeps, "3": {"reason": " ", "verdict": "keep"}}
+    server.answers += [as_text(json.dumps(silent))] * 3
+    (found,) = station.json("judge", made)
+    assert list(found["rules"]["steps"]) == ["3"], "edited blindly"
+    assert found["judge"]["undecided"] == {"3": "step 3 has no reason in words; no verdict on 3"}
+    assert standing(station, made)[3] == ("mask", "rule"), "without a reason the rule stands"
+    assert found["judge"]["kept_over_rules"] == {}
+
+    server.answers.append(as_text(json.dumps(keeps)))
+    (found,) = station.json("judge", made)
+    assert found["judge"]["kept_over_rules"] == {"3": found["rules"]["steps"]["3"]}
+    assert standing(station, made)[3] == ("keep", "judge")
+    assert "1 of those kept are masked by rules: step 3" in station.run("judge", made).stdout
+
+
+def test_a_second_judge_over_the_same_rollout_leaves_it_to_the_first(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    server.pausing.clear()
+    server.answers += [[3600.0]]
+    words = [sys.executable, "-m", "houston_shared.command", "judge", rollout]
+    first = subprocess.Popen(words, env=station.environment, cwd=station.folder)
+    try:
+        assert server.pausing.wait(60), "the first one asks"
+        done = station.run("judge", rollout, code=75)
+        assert f"{rollout} is being judged already" in done.stderr
+        assert len(server.asked) == 1, "nobody is paid twice for one answer"
+        station.run("judge", rollout, "--rules-only")
+    finally:
+        first.kill()
+        first.wait()
+    server.answers.append(as_text(json.dumps(verdicts())))
+    (found,) = station.json("judge", rollout)
+    assert found["judge"]["kept"] == 4, "a judge that was killed holds nothing"
 
 
 def test_a_dry_run_asks_and_stores_nothing(
@@ -213,10 +267,10 @@ def test_the_cases_are_put_before_the_engine(
         f"- {{name: one, meant: keep, step: 1, steps: {steps}}}\n"
         f"- {{name: two, meant: mask, step: 1, task: other, steps: {steps}}}\n"
     )
-    server.answers += [as_text('{"1": "keep"}')] * 2
+    server.answers += [as_text('{"1": {"reason": "fine", "verdict": "keep"}}')] * 2
     words = ("judge", "--check-template", "--cases", str(tmp_path), "--concurrency", "1")
     done = station.run(*words)
-    assert "mine: two: meant mask, said keep" in done.stdout
+    assert "mine: two: meant mask, said keep (fine)" in done.stdout
     assert "1 of 2 as meant: 1 of 1 to keep, 0 of 1 to mask." in done.stdout
 
 

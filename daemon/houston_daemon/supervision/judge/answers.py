@@ -14,6 +14,8 @@ from houston_shared.secret_values import redact
 
 REASON = 120
 """Characters of a reason that a schema allows."""
+LEAST = 3
+"""Letters of a reason: with fewer it gives none, and who gives none may not outrank a rule."""
 LONGEST = 400
 """Characters of a reason that is kept, where no schema bound it."""
 STEP_TOKENS, FRAME_TOKENS = 96, 32
@@ -51,7 +53,7 @@ def schema(steps: Sequence[int]) -> dict[str, Any]:
     one = {
         "type": "object",
         "properties": {
-            "reason": {"type": "string", "maxLength": REASON},
+            "reason": {"type": "string", "minLength": LEAST, "maxLength": REASON},
             "verdict": {"type": "string", "enum": ["keep", "mask"]},
         },
         "required": ["reason", "verdict"],
@@ -78,7 +80,8 @@ def tool(steps: Sequence[int]) -> dict[str, Any]:
 def read(answer: str | Mapping[str, Any], steps: Sequence[int]) -> Reading:
     """The verdicts in a text, or in a call's arguments; never raises.
 
-    Words around the object are passed over. A verdict that is none leaves its step undecided.
+    Words around the object are passed over. A verdict that is none, or that has no reason, leaves
+    its step undecided.
     """
     problems: list[str] = []
     found = _object(answer, steps, problems) if isinstance(answer, str) else answer
@@ -94,6 +97,8 @@ def read(answer: str | Mapping[str, Any], steps: Sequence[int]) -> Reading:
         judged = _judged(value)
         if judged is None:
             problems.append(f'step {number} has no "verdict" of "keep" or "mask"')
+        elif sum(map(str.isalpha, judged.reason)) < LEAST:
+            problems.append(f"step {number} has no reason in words")
         else:
             given[number] = judged
     if missing := [str(step) for step in steps if step not in given]:

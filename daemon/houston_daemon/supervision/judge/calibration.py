@@ -73,7 +73,8 @@ def _compared(reader: Reader, rollout: str, pairs: Pairs) -> Iterator[bool]:
     trace = read(reader, rollout)
     found = catalog.found(trace)
     mine = set(ruling.own_steps(trace))
-    names = [f"{name}@{rule.version}" for name, rule in catalog.RULES.items()]
+    rules = {**catalog.RULES, **catalog.chosen(trace.task.rules)}  # those of packages, too
+    names = [f"{name}@{rule.version}" for name, rule in rules.items()]
     for step, sources in sorted(said.items()):
         if step not in mine:
             continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from houston_shared.config_judge import Judge
+from houston_shared.plural import many
 
 MILLION = 1_000_000
 
@@ -69,8 +70,8 @@ class Cost:
         """The same in one line."""
         about = "about " if self.about else ""
         said = (
-            f"{self.windows} windows, {self.cached} of them from the cache; "
-            f"{self.requests} requests, {self.unusable} answers of no use, with "
+            f"{many(self.windows, 'window')}, {self.cached} of them from the cache; "
+            f"{many(self.requests, 'request')}, {many(self.unusable, 'answer')} of no use, with "
             f"{about}{self.prompt_tokens:,} prompt and "
             f"{self.sampled_tokens:,} sampled tokens in {self.seconds:.1f} s"
         )

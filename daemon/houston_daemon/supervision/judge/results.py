@@ -9,6 +9,7 @@ from houston_daemon.supervision.judge.cost import Cost
 from houston_daemon.supervision.judge.judging import Verdicts
 from houston_daemon.supervision.storing import Said
 from houston_shared.config_judge import Judge
+from houston_shared.plural import many
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class Outcome:
     """Steps of which rules say something else than before; None where nothing was stored."""
     judge: Verdicts | None = None
     judge_changed: int | None = None
+    taken: Mapping[int, str] = field(default_factory=dict)
+    """Steps that the judge keeps although rules mask them, with the rules' reason."""
     by: str = ""
     """As the judge is named in its verdicts."""
     planned: int | None = None
@@ -52,6 +55,7 @@ def as_json(one: Outcome, settings: Judge, dry: bool) -> dict[str, Any]:
             "masked": sum(said.verdict == "mask" for said in verdicts.steps.values()),
             "undecided": {str(step): why for step, why in verdicts.undecided.items()},
             "overruled": verdicts.overruled,
+            "kept_over_rules": {str(step): why for step, why in one.taken.items()},
             "shortened": verdicts.shortened,
             "changed": one.judge_changed,
             "steps": {
@@ -68,7 +72,7 @@ def as_json(one: Outcome, settings: Judge, dry: bool) -> dict[str, Any]:
 
 def lines(one: Outcome, dry: bool) -> Iterator[str]:
     """The same for people."""
-    yield f"{one.rollout}: {one.steps} steps"
+    yield f"{one.rollout}: {many(one.steps, 'step')}"
     if one.rules is not None:
         named = ", ".join(f"{name} {count}" for name, count in one.by_rule.items())
         changed = "" if one.rules_changed is None else f"; {one.rules_changed} changed"
@@ -78,12 +82,12 @@ def lines(one: Outcome, dry: bool) -> Iterator[str]:
                 yield f"    step {step}: {said.reason}"
     if one.planned is not None:
         asked = f"about {one.cost.prompt_tokens:,} prompt tokens to ask"
-        yield f"  judge: {one.planned} windows, {one.kept_before} in the cache; {asked}"
+        yield f"  judge: {many(one.planned, 'window')}, {one.kept_before} in the cache; {asked}"
     if one.judge is not None:
-        yield from _judged(one.judge, one.judge_changed)
+        yield from _judged(one.judge, one.judge_changed, one.taken)
 
 
-def _judged(verdicts: Verdicts, changed: int | None) -> Iterator[str]:
+def _judged(verdicts: Verdicts, changed: int | None, taken: Mapping[int, str]) -> Iterator[str]:
     masked = sum(said.verdict == "mask" for said in verdicts.steps.values())
     kept = len(verdicts.steps) - masked
     told = [f"judge keeps {kept}, masks {masked}"]
@@ -96,6 +100,8 @@ def _judged(verdicts: Verdicts, changed: int | None) -> Iterator[str]:
     if changed is not None:
         told.append(f"{changed} changed")
     yield f"  {'; '.join(told)}"
+    if taken:
+        yield f"    {len(taken)} of those kept are masked by rules: {_steps(list(taken))}"
     for why, steps in groupby(verdicts.undecided.items(), key=lambda one: one[1]):
         yield f"    undecided {_steps([step for step, _ in steps])}: {why}"
 

@@ -6,13 +6,13 @@ many as windows may be asked about at once are under way together.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from houston_daemon.engines.protocol import EngineRefused
 from houston_daemon.supervision import ruling
-from houston_daemon.supervision.judge import judging, windows
-from houston_daemon.supervision.judge.asking import Asking, Decided, Desk
+from houston_daemon.supervision.judge import judging, turn, waiting, windows
+from houston_daemon.supervision.judge.asking import Asking, Desk
 from houston_daemon.supervision.judge.cache import Cache
 from houston_daemon.supervision.judge.cost import Cost
 from houston_daemon.supervision.judge.judging import Verdicts
@@ -56,19 +56,27 @@ class Session:
 
     async def run(self, rollouts: Sequence[str]) -> None:
         """Judge rollouts (whole ids). Raises HoustonError; what was stored until then stays."""
-        turn = asyncio.Semaphore(self.settings.concurrency)
+        at_once = asyncio.Semaphore(self.settings.concurrency)
         open_rollouts = asyncio.Semaphore(self.settings.concurrency)
 
         async def one(rollout: str) -> None:
             async with open_rollouts:
-                self.done(await self._rollout(rollout, turn))
+                with self._turn(rollout):
+                    self.done(await self._rollout(rollout, at_once))
 
         await judging.all_of([one(rollout) for rollout in rollouts])
 
-    async def _rollout(self, rollout: str, turn: asyncio.Semaphore) -> Outcome:
+    def _turn(self, rollout: str) -> contextlib.AbstractContextManager[None]:
+        """Rules say the same whoever asks; a judge is asked by one at a time."""
+        if self.desk is None or self.wanted.dry:
+            return contextlib.nullcontext()
+        return turn.taken(self.loaded.home, rollout)
+
+    async def _rollout(self, rollout: str, at_once: asyncio.Semaphore) -> Outcome:
         with contextlib.closing(Reader(self.loaded.home)) as reader:
             trace = read(reader, rollout)
-            outcome, errors = self._rules(reader, trace)
+            found = catalog.found(trace)
+            outcome = self._rules(reader, trace, found)
             if self.desk is None:
                 return outcome
             outcome.by = f"judge:{self.desk.name} template {self.template.version}"
@@ -78,20 +86,21 @@ class Session:
             )
             if self.wanted.dry:
                 return _planned(outcome, asked, asking)
-            done = self._progress(rollout, len(asked))
+            errors = ruling.errors(found)
             try:
-                outcome.judge = await judging.judge(trace, asked, asking, turn, errors, done)
+                async with waiting.told(rollout, len(asked), self.note) as done:
+                    outcome.judge = await judging.judge(trace, asked, asking, at_once, errors, done)
             except EngineRefused as problem:
                 raise _refused(problem, rollout, self.desk) from problem
             finally:
                 self.cost.add(outcome.cost)
+            outcome.taken = _taken(ruling.said(trace, found), outcome.judge)
             if outcome.judge.steps:  # who said nothing at all replaces nothing
                 outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
             return outcome
 
-    def _rules(self, reader: Reader, trace: Trace) -> tuple[Outcome, dict[int, str]]:
-        """What rules say, stored; and the steps whose observation is an error."""
-        found = catalog.found(trace)
+    def _rules(self, reader: Reader, trace: Trace, found: ruling.Found) -> Outcome:
+        """What rules say, stored."""
         steps = ruling.own_steps(trace)
         outcome = Outcome(trace.rollout, len(steps))
         if self.wanted.rules:
@@ -99,7 +108,7 @@ class Session:
             outcome.by_rule = ruling.counts(trace, found)
             if not self.wanted.dry:
                 outcome.rules_changed = self._keep_rules(reader, trace)
-        return outcome, ruling.errors(found)
+        return outcome
 
     def _keep_rules(self, reader: Reader, trace: Trace) -> int:
         """Have the recorder keep what rules say; the number of steps that changed."""
@@ -114,16 +123,14 @@ class Session:
         attempts = {one.step: one.attempt for one in trace.steps if not one.inherited}
         return store(self.loaded, reader, trace.rollout, by, attempts, said)
 
-    def _progress(self, rollout: str, of: int) -> Callable[[Decided], None]:
-        done = 0
 
-        def one(_: Decided) -> None:
-            nonlocal done
-            done += 1
-            if of > 1:
-                self.note(f"{rollout}: {done} of {of} windows")
-
-        return one
+def _taken(masked: Mapping[int, Said], verdicts: Verdicts) -> dict[int, str]:
+    """Steps that the judge keeps although rules mask them, with the rules' reason."""
+    return {
+        step: masked[step].reason
+        for step, one in verdicts.steps.items()
+        if one.verdict == "keep" and step in masked
+    }
 
 
 def _refused(problem: EngineRefused, rollout: str, desk: Desk) -> EngineRefused:

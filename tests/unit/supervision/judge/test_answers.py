@@ -8,10 +8,10 @@ import pytest
 from houston_daemon.supervision.judge import answers
 from houston_daemon.supervision.judge.answers import Judged
 
-KEEP = {"reason": "", "verdict": "keep"}
+KEEP = {"reason": "it looks first", "verdict": "keep"}
 MASK = {"reason": "blind_edit: x", "verdict": "mask"}
 BOTH = json.dumps({"3": KEEP, "4": MASK})
-DECIDED = {3: Judged("keep", ""), 4: Judged("mask", "blind_edit: x")}
+DECIDED = {3: Judged("keep", "it looks first"), 4: Judged("mask", "blind_edit: x")}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,6 @@ DECIDED = {3: Judged("keep", ""), 4: Judged("mask", "blind_edit: x")}
         f"```json\n{BOTH}\n```",
         f'Step 3 is {{fine}}. {{"3": "maybe"}} Now the answer:\n{BOTH}\nThank you.',
         json.dumps({"step 3": KEEP, "Step 4": MASK}),
-        json.dumps({"3": "keep", "4": MASK}),
     ],
 )
 def test_answers_that_decide_every_step(text: str) -> None:
@@ -41,6 +40,9 @@ def test_the_arguments_of_a_call_are_an_answer() -> None:
         (json.dumps({"3": KEEP}), {3}, "no verdict on 4"),
         (json.dumps({"3": KEEP, "4": {"reason": "?", "verdict": "maybe"}}), {3}, "step 4"),
         (json.dumps({"3": KEEP, "4": True}), {3}, "step 4"),
+        (json.dumps({"3": KEEP, "4": "keep"}), {3}, "step 4 has no reason in words"),
+        (json.dumps({"3": KEEP, "4": {**MASK, "reason": ""}}), {3}, "step 4 has no reason"),
+        (json.dumps({"3": KEEP, "4": {**KEEP, "reason": "... -- 1)"}}), {3}, "has no reason"),
         (json.dumps({"3": KEEP, "9": KEEP}), {3}, "'9', which was not asked"),
         ('{"3": {"verdict": "keep"}, "3": {"verdict": "mask"}, "4": "keep"}', set(), "twice"),
         ("[" * 100_000, set(), "no JSON"),

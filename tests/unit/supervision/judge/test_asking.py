@@ -15,7 +15,7 @@ from houston_daemon.engines.protocol import (
 )
 from houston_daemon.rollout.tokens import Characters
 from houston_daemon.supervision import ruling
-from houston_daemon.supervision.judge import judging, template
+from houston_daemon.supervision.judge import judging, template, waiting
 from houston_daemon.supervision.judge.asking import Asking, Desk
 from houston_daemon.supervision.judge.cache import Cache
 from houston_daemon.supervision.judge.cost import Cost
@@ -55,7 +55,7 @@ class Voice:
 
 
 def masks(_: int, steps: list[int]) -> str:
-    return json.dumps({str(one): {"reason": "", "verdict": "mask"} for one in steps})
+    return json.dumps({str(one): {"reason": "because", "verdict": "mask"} for one in steps})
 
 
 def desk(engine: Voice) -> Desk:
@@ -170,3 +170,20 @@ def test_kept_answers_can_be_forgotten(tmp_path: Path) -> None:
     assert list((tmp_path / "judge").rglob("*.json"))
     cache.forget()
     assert not list(tmp_path.rglob("*"))
+
+
+async def test_a_judge_that_takes_long_is_heard_of_before_it_answers(tmp_path: Path) -> None:
+    heard = asyncio.Event()
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        heard.set()
+
+    async with waiting.told("r-1", 1, note, every=0.01) as done:
+        await asyncio.wait_for(heard.wait(), 20)
+        done(None)  # type: ignore[arg-type]  # only that it is done counts
+    assert notes[0].startswith("r-1: asking, 0 of 1 window after ")
+    told = len(notes)
+    await asyncio.sleep(0.05)
+    assert len(notes) == told, "nothing is said of what is over"
