@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     base = arguments.base or model_path()
     if base is None:
         raise HoustonError("Name the model that it was trained from.", next="--base DIR")
-    name = register(
+    name, known = register(
         loaded,
         arguments.folder.absolute(),
         base.absolute(),
@@ -48,8 +48,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         note=arguments.note,
     )
     if arguments.json:
-        out.json_line({"policy": name})
+        out.json_line({"policy": name, "known": known})
     else:
         out.line(name)
+        if known:
+            out.note(f"These very files are known as {name}; no other policy was made of them.")
         out.note(f"next: houston policy activate {name}")
     return int(ExitCode.DONE)

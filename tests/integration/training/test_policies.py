@@ -34,7 +34,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
         for seed in (1, 2, 3):
             folder = make_adapter(made.folder / f"adapter{seed}", seed)
             words = ["policy", "import", str(folder), "--base", str(model_path())]
-            assert made.json(*words) == [{"policy": f"policy@{seed + 1}"}]
+            assert made.json(*words) == [{"policy": f"policy@{seed + 1}", "known": False}]
         yield made
     finally:
         made.clear()
@@ -148,7 +148,7 @@ def test_an_engine_with_another_model_is_refused(station: Station, tmp_path: Pat
     (other / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-6}))
     adapter = make_adapter(tmp_path / "adapter", 9)
     words = ["policy", "import", str(adapter), "--base", str(other), "--name", "elsewhere"]
-    assert station.json(*words) == [{"policy": "elsewhere@2"}]
+    assert station.json(*words) == [{"policy": "elsewhere@2", "known": False}]
     said = station.run("policy", "activate", "elsewhere@2", code=1).stderr
     assert "is not the model that elsewhere@2 was trained from" in said
     refused = station.run(

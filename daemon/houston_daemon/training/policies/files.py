@@ -41,7 +41,11 @@ class Weights(NamedTuple):
 
 
 def weights(folder: Path) -> Weights:
-    """The adapter or model in `folder`. Raises HoustonError for neither, or one no engine takes."""
+    """The adapter or model in `folder`.
+
+    Raises HoustonError for neither, one no engine takes, and files that lie elsewhere.
+    """
+    _check_links(folder)
     if (folder / ADAPTER[0]).is_file():
         return _adapter(folder)
     found = _matching(folder, MODEL)
@@ -54,6 +58,18 @@ def weights(folder: Path) -> Weights:
             "No policy was registered.",
         )
     return Weights("full", (*found, *_matching(folder, TOKENIZER)), 0, ("embedded", "vllm"))
+
+
+def _check_links(folder: Path) -> None:
+    """A folder that somebody sent may name any file of this machine."""
+    here = folder.resolve()
+    for file in _matching(folder, (*ADAPTER, *MODEL, *TOKENIZER)):
+        if not file.resolve().is_relative_to(here):
+            raise HoustonError(
+                f"{file} is a link out of the folder, to {file.resolve()}.",
+                "No policy was registered.",
+                f"Where that is meant: cp -rL {folder} DIR, and import DIR",
+            )
 
 
 def tokenizer_files(folder: Path) -> tuple[Path, ...]:
@@ -107,10 +123,12 @@ def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(mode=0o700, parents=True)
     for file in files:
-        synced_file.sync(Path(shutil.copyfile(file, beside / file.name)))
+        shutil.copyfile(file, beside / file.name)
     said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
     (beside / LINEAGE).write_bytes(said + b"\n")
-    synced_file.sync(beside / LINEAGE)
+    for file in beside.iterdir():
+        file.chmod(0o600)
+        synced_file.sync(file)
     synced_file.sync(beside)
     try:
         beside.rename(folder)

@@ -1,13 +1,18 @@
 """Making a policy of trained weights: its number, its folder in the home, its entry in the journal.
 
-What a trainer calls at its end, and what `houston policy import` does. Called again for the same
-training run (it died in between) it goes on where it was and makes no second policy.
+What a trainer calls at its end, and what `houston policy import` does. One at a time in a home, so
+that a folder that nobody took note of is what a killed one has left: it is registered before
+anything else, and neither its number is lost nor a second policy made of it.
 """
 
-from collections.abc import Mapping
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,17 +20,27 @@ from houston_daemon.training.policies import files
 from houston_daemon.training.policies.hashing import model_hash, of_files, together
 from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
-from houston_shared.errors import HoustonError
-from houston_shared.policy_names import FAMILY, PolicyName, check_family, policies_folder
+from houston_shared.control_socket import must_run
+from houston_shared.errors import AnswerLost, HoustonError, NoAnswer
+from houston_shared.policy_names import FAMILY, PolicyName, check_family, parse, policies_folder
 from houston_shared.store.bodies_training import PolicyRegistered
 from houston_shared.store.queries import policies
-from houston_shared.store.queries.policies import Policy
 from houston_shared.store.reader import Reader
 from houston_shared.wire import RegisterPolicy
 
 ANSWER_SECONDS = 60.0
+LOCK = ".registering.lock"
 TRIES = 20
 """Numbers that others may take in between."""
+
+
+class Registered(NamedTuple):
+    """What became of weights."""
+
+    name: str
+    """`policy@N`."""
+    known: bool
+    """Whether that policy was there before."""
 
 
 def register(
@@ -40,8 +55,11 @@ def register(
     recipe: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     note: str = "",
-) -> str:
-    """Register the adapter or model in `folder`, which stays as it is; returns `policy@N`.
+) -> Registered:
+    """Register the adapter or model in `folder`, which stays as it is.
+
+    Asked again for the same training run, or for an import of the very same files, it is the same
+    policy.
 
     base: folder of the model that an adapter fits, or that full weights were trained from.
     run: training run, empty for an import. parent: policy that training began from; empty for the
@@ -49,9 +67,43 @@ def register(
     Needs the daemon. Raises HoustonError.
     """
     check_family(name)
-    there = _there(loaded, run)
-    if there is not None:
-        return there.name
+    must_run(loaded.home)
+    with _alone(loaded):
+        _go_on(loaded)
+        if run and (there := _of_run(loaded, run)):
+            return Registered(there, True)
+        said, copied = _described(loaded, folder, base, name)
+        if not run and (there := _same(loaded, said, name)):
+            return Registered(there, True)
+        said = msgspec.structs.replace(
+            said,
+            run=run,
+            parent=parent or f"{name}@1",
+            manifest=manifest,
+            recipe=dict(recipe or {}),
+            metrics=dict(metrics or {}),
+            note=note,
+        )
+        return Registered(_registered(loaded, said, name, copied), False)
+
+
+@contextlib.contextmanager
+def _alone(loaded: Loaded) -> Iterator[None]:
+    """Hold the home's policies; the kernel lets go of them with this process."""
+    folder = policies_folder(loaded.home)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _described(
+    loaded: Loaded, folder: Path, base: Path, name: str
+) -> tuple[PolicyRegistered, list[Path]]:
+    """What the files are, and which of them make the policy."""
     found = files.weights(folder)
     copied = list(found.files)
     if found.kind == "full" and not (folder / "tokenizer.json").is_file():
@@ -65,23 +117,36 @@ def register(
         base=str(base.absolute()),
         base_hash=model_hash(base, loaded.home),
         hash=together(hashes) if found.kind == "lora" else "",
-        run=run,
-        manifest=manifest,
-        recipe=dict(recipe or {}),
-        metrics=dict(metrics or {}),
         engines=found.engines,
         files=hashes,
         rank=found.rank,
-        note=note,
         version=version("houston-agents"),
     )
-    said = _placed(
-        loaded, msgspec.structs.replace(said, parent=parent or f"{name}@1"), name, copied
-    )
-    if said.kind == "full":
-        place = policies_folder(loaded.home) / said.folder
-        said = msgspec.structs.replace(said, hash=model_hash(place, loaded.home))
-    _tell(loaded, said)
+    return said, copied
+
+
+def _same(loaded: Loaded, said: PolicyRegistered, family: str) -> str:
+    """The policy of the family that has these very files; empty for none."""
+    with Reader(loaded.home) as reader:
+        for one in reader.run(policies.every()):
+            if (one.family, one.kind, one.base_hash) != (family, said.kind, said.base_hash):
+                continue
+            known = reader.run(policies.registered(one))
+            there = (policies_folder(loaded.home) / one.folder).is_dir()
+            if known is not None and known.files == said.files and there:
+                return one.name
+    return ""
+
+
+def _registered(loaded: Loaded, said: PolicyRegistered, family: str, copied: list[Path]) -> str:
+    said = _placed(loaded, said, family, copied)
+    try:
+        _tell(loaded, said)
+    except (NoAnswer, AnswerLost):
+        raise  # it may be registered; if not, the next one does it
+    except HoustonError:
+        shutil.rmtree(policies_folder(loaded.home) / said.folder, ignore_errors=True)
+        raise
     return said.name
 
 
@@ -107,24 +172,46 @@ def _placed(
 
 
 def _tell(loaded: Loaded, said: PolicyRegistered) -> None:
+    if said.kind == "full":
+        place = policies_folder(loaded.home) / said.folder
+        said = msgspec.structs.replace(said, hash=model_hash(place, loaded.home))
     request = together({said.name: said.run or together(said.files)})[:32]
     with ControlClient(loaded.home, ANSWER_SECONDS) as client:
         client.ask(RegisterPolicy(request=request, policy=said))
 
 
-def _there(loaded: Loaded, run: str) -> Policy | None:
-    """What came of this run before; a folder that nobody took note of yet is registered now."""
-    if not run:
-        return None
-    for file in sorted(policies_folder(loaded.home).glob(f"[!.]*/{files.LINEAGE}")):
-        said = msgspec.json.decode(file.read_bytes(), type=PolicyRegistered)
-        if said.run == run and not _known(loaded, said.name):
-            if said.kind == "full":
-                hash = model_hash(file.parent, loaded.home)
-                said = msgspec.structs.replace(said, hash=hash)
+def _go_on(loaded: Loaded) -> None:
+    """Register folders that nobody took note of: who made one was killed before he said so.
+
+    One that is refused stays as it lies: a home that was restored may have weights that its journal
+    does not know.
+    """
+    for said in sorted(_left(loaded), key=lambda one: parse(one.name)):
+        try:
             _tell(loaded, said)
+        except (NoAnswer, AnswerLost):
+            raise
+        except HoustonError:
+            continue
+
+
+def _left(loaded: Loaded) -> Iterator[PolicyRegistered]:
+    """What whole folders say that the journal does not know."""
+    for file in policies_folder(loaded.home).glob(f"[!.]*/{files.LINEAGE}"):
+        try:
+            said = msgspec.json.decode(file.read_bytes(), type=PolicyRegistered)
+            parse(said.name)
+        except (OSError, msgspec.DecodeError, HoustonError):
+            continue
+        if said.name == file.parent.name and not _known(loaded, said.name):
+            yield said
+
+
+def _of_run(loaded: Loaded, run: str) -> str:
+    """What came of this run before; empty for nothing."""
     with Reader(loaded.home) as reader:
-        return reader.run(policies.of_run(run))
+        found = reader.run(policies.of_run(run))
+    return found.name if found else ""
 
 
 def _known(loaded: Loaded, name: str) -> bool:

@@ -63,7 +63,7 @@ def registered(loaded: Loaded, folder: RunFolder) -> str:
         manifest=manifest_hash(folder.path) or manifest_hash(folder.data),
         recipe=msgspec.to_builtins(asked.recipe),
         metrics=msgspec.to_builtins(result) if result else {},
-    )
+    ).name
 
 
 def manifest_hash(data: Path) -> str:

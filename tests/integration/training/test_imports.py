@@ -1,0 +1,95 @@
+"""What `houston policy import` takes over, what it knows already, and what it refuses."""
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from houston_daemon.training.policies import files
+from houston_shared.store.bodies_training import PolicyRegistered
+from tests.support.station import Station
+
+
+@pytest.fixture
+def base(station: Station) -> Path:
+    """The files of a model, as far as anybody looks who does not sample with it."""
+    station.start()
+    folder = station.folder / "base"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"base")
+    return folder
+
+
+def adapter(folder: Path, content: bytes) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 8}))
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    return folder
+
+
+def names(station: Station) -> list[str]:
+    return [one["policy"] for one in station.json("policy", "list")]
+
+
+def test_the_very_same_files_are_one_policy(station: Station, base: Path) -> None:
+    one, other = (adapter(station.folder / name, name.encode()) for name in ("one", "other"))
+    words = ("--base", str(base))
+    assert station.json("policy", "import", str(one), *words) == [
+        {"policy": "policy@2", "known": False}
+    ]
+    again = station.run("policy", "import", str(one), *words)
+    assert again.stdout.strip() == "policy@2"
+    assert "known as policy@2" in again.stderr
+    assert station.json("policy", "import", str(other), *words)[0]["policy"] == "policy@3"
+    (named,) = station.json("policy", "import", str(one), *words, "--name", "mine")
+    assert named == {"policy": "mine@2", "known": False}, "a family of its own was asked for"
+    for file in (station.home / "policies" / "policy@2").iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600, file
+
+
+def test_what_a_killed_import_has_left_is_registered_and_its_number_not_lost(
+    station: Station, base: Path
+) -> None:
+    """It was killed when its folder was whole and the daemon knew nothing of it yet."""
+    one, other = (adapter(station.folder / name, name.encode()) for name in ("one", "other"))
+    words = ("--base", str(base))
+    (made,) = station.json("policy", "import", str(one), *words, "--name", "twin")
+    lineage = (station.home / "policies" / made["policy"] / files.LINEAGE).read_bytes()
+    said = msgspec.json.decode(lineage, type=PolicyRegistered)
+    left = msgspec.structs.replace(said, name="policy@2", folder="policy@2", parent="policy@1")
+    files.place(one.iterdir(), station.home / "policies" / "policy@2", left)
+    assert station.json("policy", "import", str(other), *words)[0]["policy"] == "policy@3"
+    assert [name for name in names(station) if name.startswith("policy")] == [
+        "policy@1", "policy@2", "policy@3",
+    ]  # fmt: skip
+    assert station.json("policy", "import", str(one), *words) == [
+        {"policy": "policy@2", "known": True}
+    ]
+    station.run("verify")
+
+
+def test_what_the_daemon_refuses_leaves_nothing(station: Station, base: Path) -> None:
+    one = adapter(station.folder / "one", b"one")
+    words = ("policy", "import", str(one), "--base", str(base))
+    assert "no policy" in station.run(*words, "--parent", "policy@9", code=1).stderr
+    assert station.json(*words)[0]["policy"] == "policy@2"
+
+
+def test_links_out_of_the_folder_are_refused(station: Station, base: Path) -> None:
+    one = adapter(station.folder / "one", b"one")
+    elsewhere = station.folder / "secret"
+    elsewhere.write_bytes(b"secret")
+    (one / "adapter_model.safetensors").unlink()
+    os.symlink(elsewhere, one / "adapter_model.safetensors")
+    said = station.run("policy", "import", str(one), "--base", str(base), code=1).stderr
+    assert "is a link out of the folder" in said
+    assert names(station) == []
+    within = adapter(station.folder / "within", b"within")
+    (within / "adapter_model.safetensors").rename(within / "blob")
+    os.symlink("blob", within / "adapter_model.safetensors")
+    (made,) = station.json("policy", "import", str(within), "--base", str(base))
+    copy = station.home / "policies" / made["policy"] / "adapter_model.safetensors"
+    assert copy.read_bytes() == b"within" and not copy.is_symlink()
