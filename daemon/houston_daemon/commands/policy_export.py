@@ -10,7 +10,7 @@ from houston_shared.errors import ExitCode, HoustonError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`POLICY`, `--format`, `--out`, `--precision`, `--no-check`, `--json`."""
+    """`POLICY`, `--format`, `--out`, `--precision`, `--no-check`, `--force`, `--json`."""
     parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
     parser.add_argument("--format", choices=("gguf",), default="gguf", help="of the file (gguf)")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="file to write")
@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-check", action="store_true", help="do not read it back and compare its logits"
     )
+    parser.add_argument("--force", action="store_true", help="replace the file that is there")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -31,8 +32,9 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     from houston_daemon.training.policies import gguf, merging  # torch: seconds
 
     found = policy_files.meant(loaded, arguments.policy)
-    model = merging.merged(found.policy.kind, found.folder, found.base)
     file = arguments.out.absolute()
+    _check(file, arguments.force)
+    model = merging.merged(found.policy.kind, found.folder, found.base)
     gguf.write(model, found.base, file, arguments.precision, found.policy.name)
     worst = None
     if not arguments.no_check:
@@ -52,3 +54,15 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         checked = "not checked" if worst is None else f"its logits differ by at most {worst:.2g}"
         out.line(f"{found.policy.name} is in {file}: {size / 1e6:,.1f} MB, {checked}.")
     return int(ExitCode.DONE)
+
+
+def _check(file: Path, force: bool) -> None:
+    """Raise HoustonError where something is there that nobody said is to be replaced."""
+    if file.is_dir():
+        raise HoustonError(f"{file} is a folder.", "Nothing was written.", "Name a file: --out")
+    if file.exists() and not force:
+        raise HoustonError(
+            f"{file} is there already.",
+            "Nothing was written.",
+            "Name another --out, or replace it: --force",
+        )

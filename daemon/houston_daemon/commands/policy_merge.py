@@ -10,11 +10,12 @@ from houston_shared.errors import ExitCode
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """`POLICY`, `--out`, `--json`."""
+    """`POLICY`, `--out`, `--force`, `--json`."""
     parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
     parser.add_argument(
         "--out", required=True, type=Path, metavar="DIR", help="folder to make: safetensors, config"
     )
+    parser.add_argument("--force", action="store_true", help="replace what was merged there before")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -24,9 +25,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     from houston_daemon.training.policies.hashing import model_hash
 
     found = policy_files.meant(loaded, arguments.policy)
-    model = merging.merged(found.policy.kind, found.folder, found.base)
     folder = arguments.out.absolute()
-    written = merging.write(model, found.base, folder, found.lineage)
+    merging.check_place(folder, arguments.force)
+    model = merging.merged(found.policy.kind, found.folder, found.base)
+    written = merging.write(model, found.base, folder, found.lineage, arguments.force)
     size = sum(file.stat().st_size for file in written)
     if arguments.json:
         hash = model_hash(folder)

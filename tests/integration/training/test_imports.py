@@ -93,3 +93,19 @@ def test_links_out_of_the_folder_are_refused(station: Station, base: Path) -> No
     (made,) = station.json("policy", "import", str(within), "--base", str(base))
     copy = station.home / "policies" / made["policy"] / "adapter_model.safetensors"
     assert copy.read_bytes() == b"within" and not copy.is_symlink()
+
+
+def test_nothing_is_written_over_unless_that_is_said(station: Station, base: Path) -> None:
+    """Found before the model is read."""
+    one = adapter(station.folder / "one", b"one")
+    station.run("policy", "import", str(one), "--base", str(base))
+    file = station.folder / "mine.gguf"
+    file.write_text("mine")
+    words = ("policy", "export", "policy@2", "--out", str(file))
+    assert "is there already" in station.run(*words, code=1).stderr
+    assert "is a folder" in station.run(*words[:-1], str(one), "--force", code=1).stderr
+    said = station.run("policy", "merge", "policy@2", "--out", str(one), "--force", code=1).stderr
+    assert "is not empty" in said
+    assert file.read_text() == "mine"
+    said = station.run(*words, "--force", code=1).stderr
+    assert "cannot be put together" in said, "it got past the file to the weights, which are none"

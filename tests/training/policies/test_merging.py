@@ -83,8 +83,22 @@ def test_merged_weights_compute_what_base_and_adapter_do(
     before = logits(plain)
     both = logits(peft.PeftModel.from_pretrained(plain, adapter))
     assert (both - before).abs().max() > 20 * (again - both).abs().max()
-    with pytest.raises(HoustonError, match="not empty"):
+    with pytest.raises(HoustonError, match="holds a merged model already"):
         merging.write(model, base, tmp_path / "out", {})
+    merging.write(model, base, tmp_path / "out", {"name": "policy@3"}, force=True)
+    assert "policy@3" in (tmp_path / "out" / "lineage.json").read_text()
+    assert [one.name for one in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_merged_model_is_never_written_over(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name, why in (("mine", "is not empty"), ("file", "is no folder")):
+        with pytest.raises(HoustonError, match=why):
+            merging.write(None, tmp_path, tmp_path / name, {}, force)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16", "f32"])

@@ -68,15 +68,36 @@ def merged(kind: str, folder: Path, base: Path) -> Any:
         ) from problem
 
 
-def write(model: Any, base: Path, out: Path, lineage: Mapping[str, Any]) -> list[Path]:
+def check_place(out: Path, force: bool) -> None:
+    """Raise HoustonError where a merged model cannot be written to the folder `out`.
+
+    force: whether a model that was merged before is replaced; anything else never is.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / files.LINEAGE).is_file():
+        what = "is not empty" if out.is_dir() else "is no folder"
+        raise HoustonError(f"{out} {what}.", "Nothing was written.", "Name another --out.")
+    if not force:
+        raise HoustonError(
+            f"{out} holds a merged model already.",
+            "Nothing was written.",
+            "Name another --out, or replace it: --force",
+        )
+
+
+def write(
+    model: Any, base: Path, out: Path, lineage: Mapping[str, Any], force: bool = False
+) -> list[Path]:
     """Write a merged model as a folder that transformers, TRL and vLLM read; returns its files.
 
-    out: must not be there, or be empty. base: whose tokenizer it keeps. Raises HoustonError.
+    out: must not be there, or be empty; see `check_place`. base: whose tokenizer it keeps. Raises
+    HoustonError.
     """
-    if out.exists() and any(out.iterdir()):
-        raise HoustonError(f"{out} is not empty.", "Nothing was written.", "Name another --out.")
-    beside = out.with_name(f".{out.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
+    check_place(out, force)
+    beside, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
+    for left in (beside, old):
+        shutil.rmtree(left, ignore_errors=True)
     try:
         model.save_pretrained(beside)
         for file in files.tokenizer_files(base):
@@ -84,9 +105,12 @@ def write(model: Any, base: Path, out: Path, lineage: Mapping[str, Any]) -> list
         said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
         (beside / files.LINEAGE).write_bytes(said + b"\n")
         if out.exists():
-            out.rmdir()
+            out.rename(old)
         beside.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as problem:
         shutil.rmtree(beside, ignore_errors=True)
+        if old.exists() and not out.exists():
+            old.rename(out)
         raise HoustonError(f"{out} cannot be written: {problem}.", "Nothing was kept.") from problem
     return sorted(out.iterdir())
