@@ -36,6 +36,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         page = Page()
         titles = ("policy", "kind", "parent", "active on", "going on#", "tokens#", "data", "since")
         page.table(titles, [_row(one, active, used, tokens) for one in found])
+        if not active:
+            out.note("None was activated: new rollouts sample with their engine's own model.")
     else:
         out.note("Nothing was trained in this home.\n  next: houston train sft --help")
     return int(ExitCode.DONE)
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 def known() -> Plan[Known]:
     """All policies; engine → active policy; policy → unfinished rollouts; policy → tokens."""
     found = yield from policies.every()
-    active = yield from policies.actives()
+    active = yield from policies.shown_actives()
     used: dict[str, int] = {}
     for one in (yield from policies.uses()):
         used[one.policy] = used.get(one.policy, 0) + len(one.rollouts)

@@ -12,7 +12,7 @@ from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.records import RolloutSpec
 from houston_shared.store.bodies_training import PolicyRegistered
-from houston_shared.store.queries import rollouts
+from houston_shared.store.queries import policies, rollouts
 from houston_shared.store.reader import Reader
 from tests.support.recorder_client import Person, Station, spec
 
@@ -171,6 +171,11 @@ def test_full_weights_are_sampled_from_on_an_engine_of_their_own(
     }  # fmt: skip
 
 
+def shown(station: Station) -> dict[str, str]:
+    with Reader(station.home) as reader:
+        return reader.run(policies.shown_actives())
+
+
 def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
     for number in (2, 3, 4):
         register(station, person, f"policy@{number}")
@@ -190,7 +195,9 @@ def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
     activate(station, person, "policy@4")
     assert [back(), back()] == ["policy@3", "policy@2"]
     activate(station, person, "policy@4")
+    assert shown(station) == {"e": "policy@4"}
     assert [back(), back()] == ["policy@2", ""]
+    assert shown(station) == {"e": "policy@1"}, "people see what its own model is called"
     assert "nothing but its own model" in back()
 
 

@@ -98,7 +98,8 @@ def test_a_rollback_is_one_command_and_goes_back_step_by_step(station: Station) 
     assert (back["policy"], back["rollback"], back["state"]) == ("policy@2", True, "active")
     (further,) = station.json("policy", "rollback")
     assert further["policy"] is None
-    assert not any(one["active"] for one in listed(station).values())
+    active = {name: one["active"] for name, one in listed(station).items() if one["active"]}
+    assert active == {"policy@1": ["embedded"]}, "its own model, by its name"
     said = station.run("policy", "rollback", code=1).stderr
     assert "nothing but its own model" in said
 

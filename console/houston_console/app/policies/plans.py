@@ -36,7 +36,7 @@ def known() -> Plan[Known]:
     return Known(
         (yield from policies.every()),
         (yield from training_runs.every()),
-        (yield from policies.actives()),
+        (yield from policies.shown_actives()),
         engines,
         (yield from policies.sampled()),
         (yield from policies.activations(newest=NEWEST)),

@@ -90,8 +90,6 @@ def cancel(store: Store, message: wire.CancelTraining, author: Author) -> Done:
         return Done(seq=store.journal.seq)
     if run.state in ENDED:
         raise denial(f"{run.id} has already ended ({run.state}).", f"houston train show {run.id}")
-    if run.policy:
-        raise denial(f"{run.id} has become {run.policy} already.", f"houston train show {run.id}")
     if run.alone:
         raise denial(f"{run.id} runs beside the daemon: end it where it was started.")
     reason = redact(message.reason)

@@ -140,6 +140,21 @@ def actives() -> Plan[dict[str, str]]:
     return dict(found)
 
 
+def shown_actives() -> Plan[dict[str, str]]:
+    """The same for people: an engine that went back to its own model has that by its name.
+
+    That is number 1 of the family that was active on it last: activating proved it the same model.
+    """
+    found = yield from actives()
+    own = yield Ask(
+        "SELECT a.engine, b.name FROM activations a JOIN policies p ON p.name = a.policy"
+        " JOIN policies b ON b.family = p.family AND b.kind = 'base'"
+        " WHERE a.seq = (SELECT max(seq) FROM activations c WHERE c.engine = a.engine"
+        " AND c.state = 'active' AND c.policy != '') ORDER BY a.engine"
+    )
+    return {**dict(own), **found}
+
+
 def uses() -> Plan[list[Use]]:
     """Which policies unfinished rollouts sample with."""
     found = yield Ask(
