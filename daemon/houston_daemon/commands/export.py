@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.training.export import sources
+from houston_daemon.commands import selecting
 from houston_daemon.training.export.folder import Asked, Exported, export
 from houston_daemon.training.export.formats import FORMATS, choose_format
 from houston_daemon.training.export.recipe import RECIPES, choose_recipe
@@ -16,15 +16,13 @@ from houston_shared.errors import ExitCode
 from houston_shared.flags import whole
 from houston_shared.home import Home
 from houston_shared.plural import many
+from houston_shared.store.queries.selection import chosen
 from houston_shared.store.reader import Reader
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Rollouts, a format, a folder; how rows are made; how often and in which order they stand."""
-    parser.add_argument("rollouts", metavar="R", nargs="*", help="rollouts")
-    parser.add_argument("--task", default="", metavar="NAME", help="all rollouts of a task")
-    parser.add_argument("--group", default="", metavar="G", help="all rollouts of a group")
-    parser.add_argument("--all", action="store_true", help="all rollouts of the home")
+    selecting.arguments(parser)
     formats = "; ".join(f"{name}: {one.says}" for name, one in FORMATS.items())
     parser.add_argument(
         "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
@@ -92,9 +90,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     secret_values.install(loaded.config)
     choose_format(arguments.format, arguments.parquet)
     with Reader(loaded.home) as reader:
-        ids = reader.run(
-            sources.named(arguments.rollouts, arguments.task, arguments.group, arguments.all)
-        )
+        ids = reader.run(chosen(selecting.selection(arguments), "Nothing was exported."))
     asked = Asked(
         rollouts=tuple(ids),
         format=arguments.format,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.commands import judge_measured
+from houston_daemon.commands import judge_measured, selecting
 from houston_daemon.supervision.judge import desk, serving
 from houston_daemon.supervision.judge.results import Outcome, as_json, lines
 from houston_daemon.supervision.judge.session import Session, Wanted
@@ -19,13 +19,13 @@ from houston_shared.control_socket import must_run
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.store import opening
-from houston_shared.store.queries import rollouts
+from houston_shared.store.queries.selection import chosen
 from houston_shared.store.reader import Reader
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`R…`, what is asked for, how the judge is asked, `--json`."""
-    parser.add_argument("rollouts", nargs="*", metavar="R", help="rollouts, by id or a part of it")
+    selecting.arguments(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--rules-only", action="store_true", help="ask no model")
     what.add_argument(
@@ -69,15 +69,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         out.line(PACKAGED.read_text(encoding="utf-8").rstrip("\n"))
         return int(ExitCode.DONE)
     if arguments.calibrate:
-        return judge_measured.calibrate(loaded, _named(arguments, loaded), arguments.json)
+        named = _named(arguments, loaded) if selecting.selection(arguments).given else []
+        return judge_measured.calibrate(loaded, named, arguments.json)
     settings = _settings(arguments, loaded)
     template = load(_template(arguments, loaded))
     if arguments.check_template:
         return _check(arguments, loaded, settings, template)
-    if not arguments.rollouts:
-        raise HoustonError(
-            "Name the rollouts to judge.", "", "houston rollout list", ExitCode.USAGE
-        )
     return _judge(arguments, loaded, settings, template)
 
 
@@ -151,8 +148,14 @@ def _template(arguments: argparse.Namespace, loaded: Loaded) -> Path | None:
 
 def _named(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
     """Whole ids of the rollouts that are meant, each once. Raises HoustonError."""
+    if not selecting.selection(arguments).given:
+        raise HoustonError(
+            "Name the rollouts to judge, or one of --task, --group and --all.",
+            "",
+            "houston rollout list",
+            ExitCode.USAGE,
+        )
     if not opening.written(loaded.home):
         raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
     with contextlib.closing(Reader(loaded.home)) as reader:
-        found = [reader.run(rollouts.rollout(name)).id for name in arguments.rollouts]
-    return list(dict.fromkeys(found))
+        return reader.run(chosen(selecting.selection(arguments), "Nothing was judged."))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.commands import selecting
 from houston_daemon.commands.export import row_arguments, row_options
 from houston_daemon.training.sft import asking, following, launch, progress, recipe, run_folder
 from houston_daemon.training.sft.finishing import manifest_hash, registered, tell
@@ -22,12 +23,13 @@ from houston_shared.flags import whole
 from houston_shared.lock import holder
 from houston_shared.policy_names import is_run
 from houston_shared.store.queries import training_runs
+from houston_shared.store.queries.selection import chosen
 from houston_shared.store.reader import Reader
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Rollouts or data, a recipe with settings, where it runs."""
-    parser.add_argument("rollouts", metavar="R", nargs="*", help="rollouts, exported for it first")
+    selecting.arguments(parser, "rollouts, exported for it first")
     parser.add_argument("--data", metavar="DIR", type=Path, help="what `export --format trl` wrote")
     parser.add_argument(
         "--held-out",
@@ -146,7 +148,7 @@ def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
     if not arguments.resume:
         secret_values.install(loaded.config)
         wanted = asking.Wanted(
-            arguments.rollouts,
+            _rollouts(arguments, loaded),
             arguments.data,
             arguments.held_out,
             row_options(arguments),
@@ -155,9 +157,18 @@ def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
             arguments.name,
         )
         return asking.new(loaded, wanted)
-    if arguments.rollouts or arguments.data:
+    if selecting.selection(arguments).given or arguments.data:
         raise HoustonError("A run that goes on has its data.", code=ExitCode.USAGE)
     return asking.again(loaded, arguments.resume, settings)
+
+
+def _rollouts(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
+    """Whole ids of the rollouts to train on; none where data are named."""
+    selection = selecting.selection(arguments)
+    if not selection.given:
+        return []
+    with Reader(loaded.home) as reader:
+        return reader.run(chosen(selection, asking.NOT_TRAINED))
 
 
 def _gpus(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -> int:

@@ -211,6 +211,26 @@ def test_what_a_keep_takes_from_a_rule_is_counted_and_needs_a_reason(
     assert "1 of those kept are masked by rules: step 3" in station.run("judge", made).stdout
 
 
+def test_rollouts_are_chosen_by_task_and_group_as_in_an_export(
+    station: Station, rollout: str
+) -> None:
+    task = station.task("other", budget="minimum_steps = 1")
+    mine = station.rollout(task, station.script(STEPS[3:], "short"), 2)
+    for one in mine:
+        station.ended(one)
+    found = station.json("judge", "--task", "other", "--rules-only")
+    assert sorted(one["rollout"] for one in found) == sorted(mine)
+    ((group,),) = station.query("SELECT group_id FROM rollouts WHERE id = ?", mine[0])
+    found = station.json("judge", "--group", group, "--rules-only")
+    assert sorted(one["rollout"] for one in found) == sorted(mine)
+    every = {one["rollout"] for one in station.json("judge", "--all", "--rules-only")}
+    assert every >= {rollout, *mine}
+    done = station.run("judge", rollout, "--all", "--rules-only", code=2)
+    assert "one of --task, --group and --all" in done.stderr
+    done = station.run("judge", "--task", "nothing", "--rules-only", code=1)
+    assert "No rollout of the task 'nothing' has a step. Nothing was judged." in done.stderr
+
+
 def test_a_second_judge_over_the_same_rollout_leaves_it_to_the_first(
     station: Station, server: ChatServer, rollout: str
 ) -> None:

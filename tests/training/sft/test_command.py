@@ -44,8 +44,8 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     for one in rollouts:
         station.ended(one)
     station.run("verdict", rollouts[0], "2", "mask", "--reason", "it knew already")
-    words = ("train", "sft", *rollouts, "--base", str(base), "--name", "reader", *FAST)
-    words += ("--dialect", "chatml-json", "--set", "steps=2")
+    words = ("train", "sft", "--task", "probe", "--base", str(base), "--name", "reader", *FAST)
+    words += ("--dialect", "chatml-json", "--set", "steps=2", "--window", "8192")
     done = station.run(*words, "--json", timeout=280)
     (told,) = (json.loads(line) for line in done.stdout.splitlines())
     assert told["state"] == "finished" and told["policy"] == "reader@2", done.stderr

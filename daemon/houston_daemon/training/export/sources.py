@@ -1,10 +1,10 @@
-"""Which rollouts an export is made of, and what its manifest says of each."""
+"""What the manifest of an export says of each rollout that it is made of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from houston_daemon.training.export.split import Member
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import HoustonError
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import lineage, progress, rollouts
 from houston_shared.store.queries.rollouts import Rollout
@@ -27,37 +27,6 @@ class Chosen(NamedTuple):
     def member(self) -> Member:
         """As a split sees it."""
         return Member(self.rollout.id, self.rollout.task, self.rollout.parent)
-
-
-def named(
-    names: Sequence[str], task: str = "", group: str = "", everything: bool = False
-) -> Plan[list[str]]:
-    """Whole ids of what was asked for, sorted; raises HoustonError where nothing is meant.
-
-    Of `task`, `group` or everything those that never had a step are passed over: they have no rows.
-    """
-    if sum(map(bool, (names, task, group, everything))) != 1:
-        raise HoustonError(
-            "Name rollouts, or one of --task, --group and --all.",
-            "Nothing was exported.",
-            "houston export R… --format F --out DIR",
-            ExitCode.USAGE,
-        )
-    found: Iterable[str]
-    if names:
-        ids = []
-        for name in names:
-            ids.append((yield from rollouts.resolve(name)))
-        found = ids
-    else:
-        every = yield from rollouts.all_rollouts(task)
-        found = [one.id for one in every if one.steps and group in ("", one.group_id)]
-    if not found:
-        what = f"the task {task!r}" if task else f"the group {group!r}" if group else "this home"
-        raise HoustonError(
-            f"No rollout of {what} has a step.", "Nothing was exported.", "houston rollout list"
-        )
-    return sorted(set(found))
 
 
 def read(reader: Reader, ids: Sequence[str]) -> list[Chosen]:

@@ -15,7 +15,6 @@ import msgspec
 
 from houston_daemon.engines.model import NAME, model_path
 from houston_daemon.training.export import folder as exporting
-from houston_daemon.training.export import sources
 from houston_daemon.training.export.split import read_held_out
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.sft import launch, progress, recipe, run_folder, turn
@@ -24,7 +23,6 @@ from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.policy_names import check_family, is_run, training_folder
-from houston_shared.store.reader import Reader
 
 NOT_TRAINED = "Nothing was trained."
 FORMAT = "trl"
@@ -52,6 +50,7 @@ class Wanted(NamedTuple):
     """What the command line said."""
 
     rollouts: Sequence[str]
+    """Whole ids."""
     data: Path | None
     held_out: Sequence[str]
     rows: RowOptions
@@ -66,7 +65,9 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
     found = recipe.load(wanted.recipe, list(wanted.settings))
     if bool(wanted.rollouts) == bool(wanted.data):
         raise HoustonError(
-            "Name rollouts, or exported data with --data DIR.", NOT_TRAINED, code=ExitCode.USAGE
+            "Name rollouts, or exported data with --data DIR.",
+            NOT_TRAINED,
+            code=ExitCode.USAGE,
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     run = f"sft-{stamp}-{secrets.token_hex(2)}"
@@ -148,8 +149,7 @@ def _data(loaded: Loaded, wanted: Wanted, base: str, to: RunFolder) -> tuple[str
             raise HoustonError(f"There is no folder {wanted.data}.", NOT_TRAINED)
         to.data.symlink_to(wanted.data.absolute(), target_is_directory=True)
         return ()
-    with Reader(loaded.home) as reader:
-        ids = tuple(reader.run(sources.named(wanted.rollouts)))
+    ids = tuple(wanted.rollouts)
     rows = wanted.rows if wanted.rows.tokenizer else replace(wanted.rows, tokenizer=base)
     options = exporting.Asked(
         rollouts=ids, rows=rows, held_out=read_held_out(list(wanted.held_out), 0)

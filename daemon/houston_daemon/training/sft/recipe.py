@@ -46,7 +46,8 @@ class Recipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     epochs: Positive = 1
     """How often the data are seen."""
     steps: Whole = 0
-    """End after so many optimizer steps; 0: when the epochs are over."""
+    """End after so many optimizer steps at the latest, or when the epochs are over, whichever comes
+    first; 0: when the epochs are over."""
     batch: Positive = 16
     """Rows in one optimizer step, over all processes."""
     upsample: Upsample = Upsample()
