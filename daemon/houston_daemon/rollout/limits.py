@@ -59,7 +59,16 @@ def limits(budget: Budget, window: int | None) -> Limits:
 
 
 def check_head(head: int, fitting: Limits) -> None:
-    """Raise HoustonError when the head leaves no room for a first answer and its observation."""
+    """Raise HoustonError when the head leaves no room for a first answer and its observation, or
+    an answer has too little room by itself."""
+    if fitting.answer < LEAST_ANSWER:
+        raise HoustonError(
+            f"An answer may have {fitting.answer} tokens here, and one of fewer than {LEAST_ANSWER}"
+            " would only be cut.",
+            "The rollout cannot start.",
+            "Raise `budget.answer_tokens` in the task file; a quarter of the engine's window is the"
+            " most that counts.",
+        )
     if fitting.window is None:
         return
     least = head + fitting.answer + fitting.observation

@@ -131,6 +131,14 @@ def test_a_head_that_leaves_no_room_is_refused_with_the_numbers() -> None:
     check_head(10**6, limits(Budget(), None))
 
 
+@pytest.mark.parametrize("window", [8_192, None])
+def test_answers_that_could_only_be_cut_are_refused_by_their_own_name(window: int | None) -> None:
+    with pytest.raises(HoustonError, match="An answer may have 16 tokens here") as problem:
+        check_head(683, limits(Budget(answer_tokens=16), window))
+    assert "budget.answer_tokens" in problem.value.next
+    check_head(683, limits(Budget(answer_tokens=48), window))
+
+
 def budgets(**changes: Any) -> Budgets:
     task = Task(
         name="t",
