@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines import model
+from houston_daemon.engines import install, model
 from houston_daemon.engines.install import (
     cpu_requirements,
     engine_folder,
     install_engine,
     vllm_command,
 )
+from houston_daemon.engines.processor import multiplies_bfloat16
 from houston_shared.errors import HoustonError
 
 FETCH = (
@@ -90,6 +91,24 @@ def test_an_interrupted_installation_does_not_count(cache: Path) -> None:
     (engine_folder() / "bin").mkdir(parents=True)
     with pytest.raises(HoustonError, match="not installed"):
         vllm_command(Path("model"), 8000)
+
+
+@pytest.mark.parametrize(("flags", "fast"), [("avx2 fma", False), ("avx2 amx_bf16 fma", True)])
+def test_vllm_computes_in_float32_where_the_processor_has_no_bf16(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, flags: str, fast: bool
+) -> None:
+    """There a prompt in the model's own bf16 takes several times as long; on a GPU it is kept."""
+    described = cache / "cpuinfo"
+    described.write_text(f"flags\t\t: fpu {flags}\n")
+    found = multiplies_bfloat16(described)
+    assert found == fast
+    monkeypatch.setattr(install, "multiplies_bfloat16", lambda: found)  # not this machine's
+    for gpu in (False, True):
+        monkeypatch.setattr(install, "has_nvidia_gpu", lambda gpu=gpu: gpu)
+        engine_folder().mkdir(parents=True)
+        (engine_folder() / install._MARKER).touch()
+        asked = vllm_command(Path("model"), 8000)
+        assert ("--dtype" in asked) == (not fast and not gpu)
 
 
 @pytest.mark.vllm

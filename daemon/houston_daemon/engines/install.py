@@ -18,6 +18,7 @@ from pathlib import Path
 
 from houston_daemon.engines.cache import cache_folder, locked
 from houston_daemon.engines.pip import download, install
+from houston_daemon.engines.processor import multiplies_bfloat16
 from houston_shared.errors import ExitCode, HoustonError
 
 VERSION = "0.32.0"
@@ -100,6 +101,8 @@ def vllm_command(
     mixed = min(2, adapters)
     command += ["--enable-lora", "--max-loras", str(mixed), "--max-cpu-loras", str(adapters)]
     command += ["--max-lora-rank", "64"]
+    if not gpu and not multiplies_bfloat16():
+        command += ["--dtype", "float32"]  # the model's own is bf16: nine times as slow there
     eager = not gpu if eager is None else eager
     return [*command, "--enforce-eager"] if eager else command
 

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from houston_daemon.engines.embedded import attention
+from houston_daemon.engines.processor import multiplies_bfloat16
 
 
 class AdaptersUnavailable(RuntimeError):
@@ -113,10 +114,7 @@ def _best_dtype(device: torch.device) -> torch.dtype:
     1,000 tokens prefilled in 1.1 s against 2.7 s, 36 against 26 tokens/s); else fp32."""
     if device.type == "cuda":
         return torch.bfloat16
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = cpuinfo.read_text() if cpuinfo.exists() else ""
-    fast = any(flag in flags.split() for flag in ("avx512_bf16", "amx_bf16", "bf16"))
-    return torch.bfloat16 if fast else torch.float32
+    return torch.bfloat16 if multiplies_bfloat16() else torch.float32
 
 
 def _end_ids(*given: int | list[int] | None) -> list[int]:
