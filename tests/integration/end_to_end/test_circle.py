@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.engines.install import vllm_command
 from houston_daemon.engines.model import model_path
 from tests.support.ledger import Ledger
 from tests.support.station import Station
@@ -17,15 +18,35 @@ pytestmark = [pytest.mark.vllm, pytest.mark.model, pytest.mark.timeout(900)]
 STEPS = 2
 BUDGET = f"steps = {STEPS}\nminimum_steps = {STEPS}\nanswer_tokens = 64\nsleep_seconds = 1\n"
 ORDER = "Open the file README.md first."
+RANK = 8
+"""Of the adapter that is trained."""
+
+CONFIGURATION = """
+default_engine = "vllm"
+[engines.vllm]
+kind = "vllm"
+max_adapters = 2
+command = {0}
+"""
+
+
+def command() -> list[str]:
+    """What Houston starts by itself, with room for adapters no wider than the one trained here.
+
+    On the CPU vLLM copies its matrices for every token, filled up to the greatest rank: at 64 a
+    prompt takes minutes.
+    """
+    own = vllm_command(Path(str(model_path())), 0, adapters=2)
+    own[own.index("--max-lora-rank") + 1] = str(RANK)
+    own[own.index("--port") + 1] = "{port}"
+    return own
 
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     made = Station(tmp_path_factory.mktemp("circle"))
     made.home.mkdir()
-    (made.home / "houston.toml").write_text(
-        'default_engine = "vllm"\n[engines.vllm]\nkind = "vllm"\n'
-    )
+    (made.home / "houston.toml").write_text(CONFIGURATION.format(json.dumps(command())))
     try:
         made.start()
         yield made
@@ -73,7 +94,7 @@ def test_from_a_guided_rollout_to_a_policy_that_samples(station: Station, tmp_pa
     assert manifest["rows"] >= 1
     # Training, as a child of the daemon, beside the engine.
     words = ["--data", str(data), "--base", str(model_path()), "--gpus", "0"]
-    for setting in ("steps=2", "batch=1", "max_length=896", "lora_rank=8"):
+    for setting in ("steps=2", "batch=1", "max_length=896", f"lora_rank={RANK}"):
         words += ["--set", setting]
     said = station.run("train", "sft", *words, "--json", timeout=600).stdout
     trained = json.loads(said)
