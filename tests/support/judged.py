@@ -1,5 +1,6 @@
 """Rollouts as a judge sees them, made by hand."""
 
+import re
 from collections.abc import Sequence
 
 from houston_daemon.supervision.trace import Trace
@@ -60,3 +61,13 @@ def trace(
     ]
     task = Task(name="probe", instructions=instructions, budget=Budget())
     return Trace("r-1", task, instructions, {}, tuple(steps), tuple(made), True)
+
+
+def read_back(text: str, key: str) -> dict[int, str]:
+    """What stands in each frame of this key, by step: proves what a reader would take for one."""
+    found = re.findall(
+        rf"^\[{key} step (\d+) begins(?:, context only)?\]\n(.*?)\n\[{key} step \1 ends\]$",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    return {int(number): inside for number, inside in found}

@@ -99,7 +99,7 @@ if sys.argv[2] == "killed":
     home.blobs.mkdir(parents=True)
     for folder in (home.blobs.parent, home.path.parent):
         os.fsync(os.open(folder, os.O_RDONLY))
-    blobs.sync_folder = lambda folder: os._exit(9)
+    blobs.synced_file.sync = lambda folder: os._exit(9)
 blobs.write(home, b"large " * 20_000)
 """
 

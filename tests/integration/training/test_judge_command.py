@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.judge.framing import read_back
 from tests.engines.chat_server import ChatServer, delta, tool
+from tests.support.judged import read_back
 from tests.support.station import Station
 
 INJECTED = (

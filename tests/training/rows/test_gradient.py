@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from houston_daemon.training.rows.row import Row, truncated
+from houston_daemon.training.rows.row import Row
+from tests.training.rows.cutting import truncated
 from tests.training.rows.stage import Family, Played, Stage
 from tests.training.rows.test_proofs import turn
 

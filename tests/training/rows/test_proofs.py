@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.row import Row, RowOptions, truncated
+from houston_daemon.training.rows.row import Row, RowOptions
+from tests.training.rows.cutting import truncated
 from tests.training.rows.stage import Family, Played, Stage, Turn
 
 MARKS = re.compile(r"[TAORGS]\d+(?:\.\d+)?[a-z]")

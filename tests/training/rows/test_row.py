@@ -13,10 +13,10 @@ from houston_daemon.training.rows.row import (
     ChatMessage,
     ChatRow,
     Row,
-    truncated,
 )
 from houston_shared.records import Message
 from tests.support.rows import KEPT, MASKED, made, span
+from tests.training.rows.cutting import truncated
 
 answers = st.lists(st.tuples(st.integers(1, 6), st.sampled_from([KEPT, MASKED])), max_size=6)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import zstandard
 
-from houston_daemon.recorder.disk.durable import sync_folder
 from houston_daemon.recorder.steps.journal import INLINE_LIMIT, Body
+from houston_shared import synced_file
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.records import Record
@@ -38,8 +38,8 @@ def write(home: Home, data: bytes) -> str:
     if not (path.exists() and path.read_bytes() == packed):
         _replace(home, path, packed)
     # Also where both were found: a process killed before it synced them left them so.
-    sync_folder(path.parent)
-    sync_folder(home.blobs)
+    synced_file.sync(path.parent)
+    synced_file.sync(home.blobs)
     return name
 
 

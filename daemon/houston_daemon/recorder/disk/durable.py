@@ -7,14 +7,7 @@ here is also synced when it is found already made: a process killed between the 
 import os
 from pathlib import Path
 
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+from houston_shared import synced_file
 
 
 def sync_above(folder: Path) -> None:
@@ -27,4 +20,4 @@ def sync_above(folder: Path) -> None:
         if above.stat().st_dev != device:
             return
         if os.access(above, os.R_OK):
-            sync_folder(above)
+            synced_file.sync(above)

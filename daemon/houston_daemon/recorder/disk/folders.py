@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from houston_daemon.recorder.disk.durable import sync_above, sync_folder
+from houston_daemon.recorder.disk.durable import sync_above
+from houston_shared import synced_file
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 
@@ -28,7 +29,7 @@ def prepare(home: Home, group: str) -> None:
                 os.chown(folder, -1, gid)
             folder.chmod(mode)
         _database(home, gid)
-        sync_folder(home.path)
+        synced_file.sync(home.path)
         sync_above(home.path)
     except OSError as problem:
         raise HoustonError(

@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from houston_daemon.recorder.disk.durable import sync_folder
+from houston_shared import synced_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -64,7 +64,7 @@ def write(home: Home, seq: int, chain: bytes) -> None:
     point("recorder.head.synced")
     beside.replace(home.head_file)
     point("recorder.head.named")
-    sync_folder(home.path)
+    synced_file.sync(home.path)
 
 
 def _bytes(head: Head) -> bytes:

@@ -119,16 +119,6 @@ def key_for(texts: Sequence[str]) -> str:
         salt += 1
 
 
-def read_back(text: str, key: str) -> dict[int, str]:
-    """What stands in each frame of this key, by step: proves what a reader would take for one."""
-    found = re.findall(
-        rf"^\[{key} step (\d+) begins(?:, context only)?\]\n(.*?)\n\[{key} step \1 ends\]$",
-        text,
-        re.MULTILINE | re.DOTALL,
-    )
-    return {int(number): inside for number, inside in found}
-
-
 def _frame(one: Shown, context: bool, key: str) -> str:
     begins = f"[{key} step {one.step} begins{', context only' if context else ''}]"
     return f"{begins}\n{one.text}\n[{key} step {one.step} ends]"

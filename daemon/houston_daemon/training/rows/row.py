@@ -6,7 +6,7 @@ It does not know where the ids came from or why a step was judged as it was; `pl
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from houston_shared.records import LogprobKind, Message, SampleRole
@@ -132,24 +132,6 @@ class Row:
     def sampled(self) -> int:
         """Tokens that a model sampled, trained or not."""
         return sum(span.end - span.start for span in self.spans)
-
-
-def truncated(row: Row, length: int) -> Row:
-    """The first `length` tokens of a row, with the weights that they had.
-
-    A span that is cut keeps its first tokens and so has no stop token: nothing else is invented.
-    The row comes back as it is when it is not longer. length: 0 or more.
-    """
-    if length >= len(row.token_ids):
-        return row
-    kept = [span for span in row.spans if span.start < length]
-    spans = tuple(replace(span, end=min(span.end, length)) for span in kept)
-    logprobs = {
-        index: values[: spans[index].end - spans[index].start]
-        for index, values in row.logprobs.items()
-        if index < len(spans)
-    }
-    return replace(row, token_ids=row.token_ids[:length], spans=spans, logprobs=logprobs)
 
 
 @dataclass(frozen=True, slots=True)

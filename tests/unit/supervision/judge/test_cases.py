@@ -8,9 +8,9 @@ import pytest
 from houston_daemon.rollout.tokens import Characters
 from houston_daemon.supervision.judge import cases, template
 from houston_daemon.supervision.judge.cases import Case
-from houston_daemon.supervision.judge.framing import read_back
 from houston_daemon.supervision.judge.windows import Planner
 from houston_shared.errors import ConfigurationError
+from tests.support.judged import read_back
 
 CASES = cases.load()
 PROSE = {"decision"}

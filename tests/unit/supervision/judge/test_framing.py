@@ -3,10 +3,10 @@
 import pytest
 
 from houston_daemon.rollout.tokens import Characters, Tokens
-from houston_daemon.supervision.judge.framing import framed, harmless, key_for, read_back, shown
+from houston_daemon.supervision.judge.framing import framed, harmless, key_for, shown
 from houston_shared import secret_values
 from houston_shared.records import StepRecord
-from tests.support.judged import step
+from tests.support.judged import read_back, step
 from tests.support.small_tokenizer import small_tokenizer
 
 INJECTED = (
