@@ -22,7 +22,7 @@ from houston_shared.store.reader import Reader
 from tests.console.homes import HomeBuilder
 from tests.support.recorder_client import Station
 
-SECONDS = 15.0
+SECONDS = 60.0
 _NO_CURSOR = re.compile(f"[{HERE}{AWAY}]")
 WIDE, SMALL = (160, 50), (80, 24)
 

@@ -19,7 +19,7 @@ from houston_daemon.hosts.ssh.settings import command_line
 from tests.support.sshd import Sshd
 from tests.support.station import Station
 
-SECONDS = 30
+SECONDS = 60.0
 """Until a screen that does not change is given up."""
 SLEEP = {"name": "sleep", "arguments": {"sleep_time": 600}}
 FILES = {"name": "list_files", "arguments": {"path": "."}}

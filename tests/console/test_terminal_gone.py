@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.console.homes import HomeBuilder
 
-SECONDS = 30.0
+SECONDS = 60.0
 DRAFT = "half a thought"
 
 

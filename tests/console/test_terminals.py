@@ -258,7 +258,7 @@ async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Pat
 
     def tmux(at: Path, *words: str) -> str:
         command = ("tmux", "-f", "/dev/null", "-S", str(at), *words)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         return done.stdout
 
     async def until(text: str) -> None:

@@ -33,7 +33,7 @@ def engine(folder: Path, port: int, server: str = SERVER) -> EngineProcess:
 
 
 def until(true: object) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -6,7 +6,7 @@ from tests.faults.history import check
 from tests.faults.stored import stored
 
 
-def until_over(ground: Ground, seconds: float = 60) -> None:
+def until_over(ground: Ground, seconds: float = 120) -> None:
     """Wait until every rollout has finished."""
 
     def over() -> bool:

@@ -35,7 +35,7 @@ from tests.support.terminals import end_terminals
 ROOT = Path(__file__).parents[2]
 ENGINE = "small"
 """Name of the engine that the daemon starts itself (`engine.py`)."""
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 ENDS_WITH_IT = ("daemon.supervisor", "service.nursery", "rollout.worker", "recorder.search")
 """Processes that never outlive a daemon; engines, their logs and terminals do."""
 ORPHAN_SECONDS = 10.0
@@ -104,7 +104,7 @@ class Ground:
         finally:
             os.close(reading)
         if report is None:
-            self.process.wait(10)
+            self.process.wait(60)
             return False
         assert report.ready, f"the daemon did not start: {report}\n{self.log()}"
         self.ready_seconds.append(time.monotonic() - began)
@@ -130,7 +130,7 @@ class Ground:
         assert self.process
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = 20) -> int:
+    def ended(self, seconds: float = 60) -> int:
         """Wait for the end of the daemon; its exit code. What it left running is noted."""
         assert self.process
         code = self.process.wait(seconds)
@@ -213,7 +213,7 @@ class Ground:
         assert isinstance(done, wire.Done)
         return list(done.rollouts)
 
-    def ask(self, message: Any, seconds: float = 30) -> Any:
+    def ask(self, message: Any, seconds: float = 60) -> Any:
         """Say something as a person, under the same id until it is answered."""
         end = time.monotonic() + seconds
         while True:

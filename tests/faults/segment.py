@@ -176,7 +176,7 @@ class Segment:
                 ground.signal(signal.SIGKILL)
                 ground.ended()
             case Means.STOP:
-                ground.until(lambda: self._processes(WORKERS), 10, "workers to drain")
+                ground.until(lambda: self._processes(WORKERS), 60, "workers to drain")
                 ground.signal(signal.SIGTERM)
             case Means.BEGIN:
                 ground.rollouts(self._tasks["null"])
@@ -268,7 +268,7 @@ class Segment:
             "SELECT rollout, step FROM steps WHERE rollout LIKE 'station-%' AND snapshot <> ''"
             " AND observation_seq IS NOT NULL LIMIT 1"
         )
-        self.ground.until(lambda: self.ground.query(closed), 30, "a closed step")
+        self.ground.until(lambda: self.ground.query(closed), 60, "a closed step")
         ((rollout, step),) = self.ground.query(closed)
         request = secrets.token_hex(8)
         self.ground.ask(wire.Branch(request=request, rollout=rollout, step=step))
@@ -298,7 +298,7 @@ class Segment:
 
     def _at_work(self, rollout: str) -> None:
         steps = "SELECT 1 FROM steps WHERE rollout = ? AND step >= 2"
-        self.ground.until(lambda: self.ground.query(steps, rollout), 30, f"{rollout} at work")
+        self.ground.until(lambda: self.ground.query(steps, rollout), 60, f"{rollout} at work")
 
     # --- the account ------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def test_rollouts_wait_everything_reads_and_it_goes_on_by_itself(station: Statio
     waited = time.monotonic() - full
     filler.unlink()
     closed = station.steps(rollout)[-1]["step"]
-    station.until(lambda: station.closed(rollout) > closed, 20, "it goes on")
+    station.until(lambda: station.closed(rollout) > closed, 60, "it goes on")
     assert "DISK FULL" not in trouble(station)
     station.run("guide", rollout, "There is room again.")
     active = station.ended(rollout)["active_seconds"]
@@ -114,5 +114,5 @@ def test_the_daemon_starts_again_on_a_full_disk(station: Station, end: str) -> N
     waits(station)
     station.run("rollout", "list")
     filler.unlink()
-    station.until(lambda: station.closed(rollout) > closed + 2, 30, "it goes on")
+    station.until(lambda: station.closed(rollout) > closed + 2, 60, "it goes on")
     station.run("verify")

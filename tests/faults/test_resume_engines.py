@@ -70,10 +70,10 @@ def test_an_engine_killed_in_mid_request_is_started_again_and_asked_the_same(
         folder, _ = ground.task("killed", TASK, [])
         hold.touch()
         ground.rollouts((folder, "killed"))
-        ground.until(lambda: _lines(seen) == 1, 30, "a request under way")
+        ground.until(lambda: _lines(seen) == 1, 60, "a request under way")
         (pid,) = ground.own(PROGRAM)
         os.kill(pid, signal.SIGKILL)
-        ground.until(lambda: _lines(seen) == 2, 30, "it is asked again")
+        ground.until(lambda: _lines(seen) == 2, 60, "it is asked again")
         hold.unlink()
         until_over(ground)
         assert steps(ground) == list(range(1, STEPS + 1))
@@ -112,7 +112,7 @@ def test_an_engine_that_is_down_for_long_pauses_its_rollouts_until_it_answers(
         def paused() -> bool:
             return ground.query("SELECT state, paused_by FROM rollouts") == [("paused", "engine")]
 
-        ground.until(paused, 30, "it is paused by its engine")
+        ground.until(paused, 60, "it is paused by its engine")
         shown = json.loads(houston(ground, "rollout", "show", rollout, "--json"))
         assert (shown["state"], shown["paused_by"]) == ("paused", "engine")
         assert f"127.0.0.1:{port} cannot be reached" in shown["reason"]
@@ -122,7 +122,7 @@ def test_an_engine_that_is_down_for_long_pauses_its_rollouts_until_it_answers(
         ground.signal(signal.SIGKILL)  # and the daemon dies while it is down
         ground.ended()
         ground.started()
-        ground.until(paused, 30, "the next daemon pauses it, too")
+        ground.until(paused, 60, "the next daemon pauses it, too")
         before = steps(ground)
         asked = tap.bodies[-1]
         tap = Tap(engine, port)
@@ -156,7 +156,7 @@ def test_an_engine_that_answers_with_errors_is_shown_as_failing_and_asked_again(
             def engines() -> str:
                 return str(ground.ask(wire.AskStatus()).engines.get("sick", ""))
 
-            ground.until(lambda: engines().startswith("failing: "), 30, "it is failing")
+            ground.until(lambda: engines().startswith("failing: "), 60, "it is failing")
             assert "503: the GPU is on fire" in engines()
             assert "503: the GPU is on fire" in houston(ground, "daemon", "status")
             assert ground.states().popitem()[1] == "running", "it waits, and says so"
@@ -166,7 +166,7 @@ def test_an_engine_that_answers_with_errors_is_shown_as_failing_and_asked_again(
             tries = [body for body in tap.bodies if body == tap.bodies[2]]
             assert len(tries) > 6, "the same request, as often as it took"
             assert len(set(tap.bodies)) == STEPS
-            ground.until(lambda: engines() == "ready", 20, "the status has forgotten it")
+            ground.until(lambda: engines() == "ready", 60, "the status has forgotten it")
             assert wrong(ground) == []
         finally:
             ground.close()

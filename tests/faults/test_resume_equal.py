@@ -105,7 +105,7 @@ def test_a_rollout_whose_workers_are_killed_between_calls(
         names = {point for point, _ in wave}
         ground.until(
             lambda b=before, n=names: n <= {name for name, *_ in ground.fired()[b:]},
-            30,
+            60,
             f"deaths at {names}",
         )
     ended(ground, *rollouts)
@@ -123,7 +123,7 @@ def test_a_rollout_whose_daemon_is_killed_between_calls(
     for point, times, when in DAEMON:
         before = len(ground.fired())
         ground.order(point, f"delay=0.3@{times}")
-        ground.until(lambda b=before: ground.fired()[b:], 30, f"a worker at {point}")
+        ground.until(lambda b=before: ground.fired()[b:], 60, f"a worker at {point}")
         if when == "now":
             ground.signal(signal.SIGKILL)
         else:

@@ -233,7 +233,7 @@ def patient(ground: Ground, seconds: float) -> None:
 
 
 def worker_of(ground: Ground) -> int:
-    (pid,) = ground.until(lambda: ground.own("rollout.worker --endpoint"), 20, "a worker")
+    (pid,) = ground.until(lambda: ground.own("rollout.worker --endpoint"), 60, "a worker")
     return pid
 
 
@@ -242,7 +242,7 @@ def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) 
     patient(ground, 3)
     steps = 8
     (rollout,) = ground.rollouts(loads.workstation(ground, steps, 0.1))
-    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 3"), 30, "three steps")
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 3"), 60, "three steps")
     pid = worker_of(ground)
     if how == "stopped":
         os.kill(pid, signal.SIGSTOP)
@@ -253,9 +253,9 @@ def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) 
         status = ground.ask(wire.AskStatus())
         return str(status.troubles.get(f"worker of {rollout}", ""))
 
-    said = ground.until(trouble, 20, "the status shows it")
+    said = ground.until(trouble, 60, "the status shows it")
     assert re.search(r"silent for \d+ s; ended after 3 s", said), said
-    ground.until(lambda: not alive(pid), 20, "it is killed")
+    ground.until(lambda: not alive(pid), 60, "it is killed")
     until_over(ground)
     log = (ground.home.logs / "daemon.log").read_text()
     assert f"worker of {rollout} (pid {pid}, lease 1) has been silent for" in log
@@ -270,7 +270,7 @@ def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) 
 def test_no_worker_is_blamed_for_a_daemon_that_was_stopped(ground: Ground) -> None:
     patient(ground, 2)
     ground.rollouts(loads.null(ground, 15, 0.2), 3)
-    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 30, "two steps")
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 60, "two steps")
     ground.signal(signal.SIGSTOP)
     time.sleep(3)
     ground.signal(signal.SIGCONT)
@@ -283,7 +283,7 @@ def test_a_worker_is_not_charged_for_the_time_in_which_it_was_stopped(ground: Gr
     ground.started()
     began = time.monotonic()
     ground.rollouts(loads.null(ground, 10, 0.2))
-    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 30, "two steps")
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 2"), 60, "two steps")
     pid = worker_of(ground)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(3)

@@ -45,11 +45,11 @@ def test_what_a_command_prints_while_the_daemon_is_dead_is_seen_and_kept(ground:
     ]
     ground.started()
     (rollout,) = ground.rollouts(ground.task("ticks", TASK, script))
-    ground.until(lambda: "tick 5" in logged(ground, rollout), 30, "it prints")
+    ground.until(lambda: "tick 5" in logged(ground, rollout), 60, "it prints")
     ground.signal(signal.SIGKILL)
     ground.ended()
     dead = max(ticks(logged(ground, rollout)))
-    ground.until(lambda: max(ticks(logged(ground, rollout))) >= dead + 12, 30, "it goes on")
+    ground.until(lambda: max(ticks(logged(ground, rollout))) >= dead + 12, 60, "it goes on")
     ground.started()
     until_over(ground)
     first, _, last, *_ = results(ground)
@@ -88,7 +88,7 @@ def test_a_call_whose_outcome_is_unknown_is_said_to_be_and_never_run_twice(
         ground.order("worker.call.after", "kill")
         if number == 1:
             (rollout,) = ground.rollouts(ground.task("families", TASK, script))
-        ground.until(lambda n=number: len(ground.fired()) == n, 30, f"a death in step {number}")
+        ground.until(lambda n=number: len(ground.fired()) == n, 60, f"a death in step {number}")
     until_over(ground)
     found = results(ground)
     for (call, kind, said), result in zip(FAMILIES, found, strict=False):

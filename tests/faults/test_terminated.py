@@ -23,7 +23,7 @@ def busy(ground: Ground) -> Speaker:
     speaker.rollouts = ground.rollouts(loads.null(ground, 60), 4)
     speaker.rollouts += ground.rollouts(loads.workstation(ground, 8))
     speaker.start()
-    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step > 3"), 20, "steps")
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step > 3"), 60, "steps")
     return speaker
 
 

@@ -56,11 +56,11 @@ def test_of_many_starts_at_once_exactly_one_daemon_lives(ground: Ground) -> None
         assert holder(ground.home).pid == won[0].pid  # type: ignore[union-attr]
         for process, report in reports:
             if process is not won[0]:
-                assert process.wait(20) == 0
+                assert process.wait(60) == 0
                 assert report
                 assert report.running
         if winner:
-            winner.wait(10)
+            winner.wait(60)
         winner = won[0]
     ground.process = winner
     (rollout,) = ground.rollouts(loads.null(ground, 10))
@@ -90,7 +90,7 @@ def test_a_stale_name_in_the_lock_hurts_nobody(station: Station) -> None:
 def test_a_copy_made_while_it_runs_is_a_home_of_its_own(ground: Ground, tmp_path: Path) -> None:
     ground.started()
     ground.rollouts(loads.null(ground, 60), 2)
-    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step > 3"), 20, "steps")
+    ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step > 3"), 60, "steps")
     copied = Home(tmp_path / "copy")
     shutil.copytree(ground.home.path, copied.path, ignore=shutil.ignore_patterns("*.sock"))
     copy = Station(tmp_path)

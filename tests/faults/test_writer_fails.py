@@ -25,7 +25,7 @@ def test_the_daemon_ends_and_says_why(ground: Ground, station: Station, point: s
     speaker.rollouts = ground.rollouts(loads.null(ground, 25), 2)
     speaker.start()
     steps = "SELECT 1 FROM steps WHERE step >= 3"
-    ground.until(lambda: ground.query(steps), 30, "rollouts at work")
+    ground.until(lambda: ground.query(steps), 60, "rollouts at work")
     ground.order(point, "raise" if "checkpoint" in point else "raise@3")
     assert ground.ended() == RECORDER_FAILED
     assert ground.orphans == []

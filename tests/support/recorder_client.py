@@ -21,7 +21,7 @@ TASK = 'name = "probe"\ninstructions = "Look around."\nsandbox = "none"\n'
 class Client:
     """A DEALER: asks and waits for the answer; pushes are kept aside."""
 
-    def __init__(self, home: Home, socket: str, decoder: Any, seconds: float = 20) -> None:
+    def __init__(self, home: Home, socket: str, decoder: Any, seconds: float = 60) -> None:
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -66,7 +66,7 @@ class Client:
 class Person(Client):
     """Somebody on `control`."""
 
-    def __init__(self, home: Home, seconds: float = 20) -> None:
+    def __init__(self, home: Home, seconds: float = 60) -> None:
         super().__init__(home, "control", wire.control_reply, seconds)
 
     def start(self, n: int = 1, request: str = "", engine: str = "script:x") -> list[str]:
@@ -84,7 +84,7 @@ class Person(Client):
 class Worker(Client):
     """A worker of one rollout under one lease."""
 
-    def __init__(self, home: Home, rollout: str, lease: int, seconds: float = 20) -> None:
+    def __init__(self, home: Home, rollout: str, lease: int, seconds: float = 60) -> None:
         super().__init__(home, "ingest", wire.ingest_reply, seconds)
         self.rollout = rollout
         self.lease = lease
@@ -155,7 +155,7 @@ class Station:
         self.recorder = Recorder(self.home, self.config, self._tell)
         self.recorder.start()
 
-    def hears(self, event: RecorderEvent, seconds: float = 20) -> bool:
+    def hears(self, event: RecorderEvent, seconds: float = 60) -> bool:
         """Wait until the recorder has told `event`."""
         return until(lambda: event in self.heard, seconds)
 
@@ -191,7 +191,7 @@ class Station:
         self._clients.clear()
 
 
-def until(what: Callable[[], Any], seconds: float = 20) -> bool:
+def until(what: Callable[[], Any], seconds: float = 60) -> bool:
     """Wait until `what()` is true; whether it became so. The limit only bounds a hanging test."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

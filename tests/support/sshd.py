@@ -78,7 +78,7 @@ class Sshd:
         words = [_SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
         with (self.folder / "sshd.log").open("ab") as log:
             self._process = subprocess.Popen(words, stderr=log)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             assert self._process.poll() is None, self.log()
             with socket.socket() as trial:

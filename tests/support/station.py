@@ -186,7 +186,7 @@ class Station:
         """kill -9 of the daemon, as a crash or a power cut of the process would be."""
         pid = self.pid
         os.kill(pid, signal.SIGKILL)
-        self.until(lambda: not alive(pid), 10, "the daemon is gone")
+        self.until(lambda: not alive(pid), 60, "the daemon is gone")
 
     def process(self, *fragments: str) -> int:
         """The id of this station's process whose command line holds all fragments.

@@ -127,7 +127,7 @@ def test_a_killed_branch_goes_on_where_it_was(place: Station) -> None:
     place.until(lambda: place.closed(made) >= 3, why="the branch has a step")
     pid = place.process("houston_daemon.rollout.worker", f"--rollout {made} ")
     os.kill(pid, 9)
-    place.until(lambda: not alive(pid), 10, "the worker is gone")
+    place.until(lambda: not alive(pid), 60, "the worker is gone")
     assert place.ended(made)["state"] == "finished"
     assert place.ended(rollout)["state"] == "finished"
     assert place.steps(made)[-2]["observation"].splitlines()[1:4] == ["a", "b", "c"]

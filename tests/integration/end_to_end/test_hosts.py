@@ -232,7 +232,7 @@ def test_a_killed_worker_goes_on_there_and_what_is_left_there_is_ended_when_it_i
     sshd.start()
     station.run("daemon", "restart")
     station.until(lambda: not note.exists(), 60, "it is told there")
-    station.until(lambda: not _runs("sleep 901"), 30, "it has ended there")
+    station.until(lambda: not _runs("sleep 901"), 60, "it has ended there")
 
 
 def _runs(words: str) -> bool:

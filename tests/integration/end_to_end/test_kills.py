@@ -137,4 +137,4 @@ def test_nothing_is_left_running(station: Station, who: str) -> None:
         "rollout.worker": station.stop,
     }
     end[who]()
-    station.until(lambda: not alive(worker) and not alive(daemon), 15, "both are gone")
+    station.until(lambda: not alive(worker) and not alive(daemon), 60, "both are gone")

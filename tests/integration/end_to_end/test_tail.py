@@ -45,7 +45,7 @@ def test_nothing_is_missed_and_nothing_comes_twice(tmp_path: Path) -> None:
         marks = ", ".join("?" * len(TOLD))
         query = f"SELECT seq FROM events WHERE kind IN ({marks}) ORDER BY seq"
         should = [seq for (seq,) in station.query(query, *TOLD)]
-        station.until(lambda: tailed(lines)[-1:] == should[-1:], 30, "the tail is there")
+        station.until(lambda: tailed(lines)[-1:] == should[-1:], 60, "the tail is there")
         assert tailed(lines) == should
         assert tail.poll() is None, "it goes on while no daemon runs"
     finally:

@@ -77,7 +77,7 @@ def test_a_vllm_killed_in_mid_sample_is_started_again_and_the_step_is_one_step(
     station.until(lambda: station.closed(id) >= 2, 120, "two steps")
     station.until(
         lambda: station.query("SELECT 1 FROM rollouts WHERE id=? AND activity='sampling'", id),
-        30,
+        60,
         "it samples",
     )
     (state,) = (station.home / "run/engines").glob("*.json")

@@ -33,7 +33,7 @@ class Command:
         """Whole lines so far."""
         return self.file.read_text().split("\n")[:-1]
 
-    def until(self, count: int, seconds: float = 20) -> list[str]:
+    def until(self, count: int, seconds: float = 60) -> list[str]:
         """Wait for `count` lines; the limit only bounds a hanging test."""
         end = time.monotonic() + seconds
         while len(self.lines()) < count:
@@ -42,7 +42,7 @@ class Command:
             time.sleep(0.02)
         return self.lines()
 
-    def ends(self, seconds: float = 20) -> int:
+    def ends(self, seconds: float = 60) -> int:
         return self.process.wait(seconds)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Desk:
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def until(self, true: Callable[[], Any], seconds: float = 20) -> Any:
+    def until(self, true: Callable[[], Any], seconds: float = 60) -> Any:
         end = time.monotonic() + seconds
         while not (value := true()):
             assert time.monotonic() < end

@@ -232,14 +232,14 @@ async def test_a_process_is_ended_with_all_it_started(kind: str, make_host: Make
     host = make_host(sandbox=kind)
     await host.prepare(None)
     script = f"trap '' TERM HUP; setsid {_NAP} & nohup {_NAP} & echo on; {_NAP}"
-    done = await host.spawn(["bash", "-c", script], seconds=0.5)
+    done = await host.spawn(["bash", "-c", script], seconds=3)
     assert (done.exit_code, done.stdout) == (None, b"on\n")
     assert not _sleepers()
     stop = asyncio.Event()
     running = asyncio.create_task(host.spawn(_NAP.split(), seconds=600, stop=stop))
     await asyncio.sleep(0.2)
     stop.set()
-    assert (await asyncio.wait_for(running, 10)).exit_code is None
+    assert (await asyncio.wait_for(running, 60)).exit_code is None
     running = asyncio.create_task(host.spawn(_NAP.split(), seconds=600))
     await asyncio.sleep(0.2)
     running.cancel()

@@ -89,7 +89,7 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
     try:
         other.start()
         other.run("rollout", "resume", rollout)
-        held = other.until(lambda: _paused_by(other, rollout, "host"), 20, "it is held")
+        held = other.until(lambda: _paused_by(other, rollout, "host"), 60, "it is held")
         assert f"the home {station.home} is at work" in held["reason"]
         before = held["steps"]
         terminal = station.host_root / "rollouts" / rollout
@@ -98,7 +98,7 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
         assert (terminal / "holder").read_text() == str(station.home)
         station.stop()
         other.run("rollout", "resume", rollout)
-        held = other.until(lambda: _paused_by(other, rollout, "host"), 20, "it is the first's")
+        held = other.until(lambda: _paused_by(other, rollout, "host"), 60, "it is the first's")
         assert "has a rollout of that name" in other.until(
             lambda: (one := _paused_by(other, rollout, "host")) and one["reason"], 20
         )
@@ -107,7 +107,7 @@ def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Pa
         other.run("rollout", "resume", rollout)
         other.until(lambda: other.closed(rollout) > before, why="a person decided")
         station.start()
-        held = station.until(lambda: _paused_by(station, rollout, "host"), 20, "now the first")
+        held = station.until(lambda: _paused_by(station, rollout, "host"), 60, "now the first")
         assert str(other.home) in held["reason"]
         station.run("rollout", "cancel", rollout)
         last = other.show(rollout)["steps"]

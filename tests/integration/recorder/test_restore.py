@@ -48,7 +48,7 @@ def test_a_home_restored_on_another_machine_waits_for_its_workspaces(
     try:
         other.start()
         other.run("rollout", "resume", begun)
-        held = other.until(lambda: _by_host(other, begun), 30, "it waits")
+        held = other.until(lambda: _by_host(other, begun), 60, "it waits")
         assert f"The workspace {own}/workspace is gone" in held["reason"]
         assert f"houston rollout resume {begun}" in held["reason"]
         assert not station.host_root.exists(), "nothing was made in its place"

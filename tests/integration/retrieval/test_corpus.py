@@ -164,7 +164,7 @@ async def test_workers_build_one_index_and_a_killed_one_leaves_nothing(tmp_path:
     await _until(lambda: bool(list(indexes.glob("*.new"))))
     assert killed.pid
     os.kill(killed.pid, signal.SIGKILL)
-    killed.join(10)
+    killed.join(60)
     assert not list(indexes.glob("*.db")), "killed in the middle"
     workers = [context.Process(target=_prepare, args=(source,)) for _ in range(3)]
     for worker in workers:

@@ -51,7 +51,7 @@ class Rig:
         for process in self._alive:
             if process.is_alive():
                 process.kill()
-            process.join(5)
+            process.join(60)
         end_terminals(self.folder / "host")
         self.recorder.stop()
         self._context.destroy(linger=0)
@@ -122,7 +122,7 @@ class Rig:
         self._alive.append(process)
         return process
 
-    def run(self, rollout: str, seconds: float = 60) -> None:
+    def run(self, rollout: str, seconds: float = 120) -> None:
         """Run a worker to its end."""
         process = self.work(rollout)
         process.join(seconds)
@@ -130,10 +130,10 @@ class Rig:
 
     def kill(self, process: Any, rollout: str) -> None:
         process.kill()
-        process.join(10)
+        process.join(60)
         self.recorder.worker_ended(rollout, process.lease, "")
 
-    def until(self, what: Callable[[], Any], seconds: float = 30, why: str = "") -> Any:
+    def until(self, what: Callable[[], Any], seconds: float = 120, why: str = "") -> Any:
         """Wait until `what()` is true; the limit only bounds a hanging test."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -198,7 +198,7 @@ class Wire:
         self._bound = threading.Event()
         self._thread = threading.Thread(target=self._pass, daemon=True)
         self._thread.start()
-        assert self._bound.wait(10)
+        assert self._bound.wait(60)
 
     def asks(self, number: bytes, body: bytes) -> bool:
         """Whether a worker's message reaches the recorder."""

@@ -115,7 +115,7 @@ def test_what_another_home_drives_is_left_alone(station: Station, tmp_path: Path
     other.mkdir()
     (other / "houston.db").touch()
     own = station.host_root / "rollouts" / one
-    station.until(lambda: not (own / "holder").read_text(), 30, "its terminals are ended")
+    station.until(lambda: not (own / "holder").read_text(), 60, "its terminals are ended")
     (own / "holder").write_text(str(other))
     said = station.run("rollout", "clean", one, code=1).stdout
     assert "but not all: The workspace of" in said

@@ -20,7 +20,7 @@ from tests.support.other_user import NOBODY, needs_root
 from tests.support.station import Station, alive, command_line
 
 
-def until(done: Callable[[], Any], seconds: float = 20) -> Any:
+def until(done: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait; the limit only bounds a hanging test."""
     end = time.monotonic() + seconds
     while not (value := done()):
@@ -96,7 +96,7 @@ def test_of_eight_starts_at_once_exactly_one_daemon_runs(station: Station) -> No
     said = [process.communicate(timeout=120) for process in starting]
     assert [process.returncode for process in starting] == [0] * 8, said
     pid = station.pid
-    station.until(lambda: daemons(station) == [pid], 20, "the others have gone")
+    station.until(lambda: daemons(station) == [pid], 60, "the others have gone")
     assert sum("already running" not in stdout for stdout, _ in said) == 1
     assert all(f"(pid {pid}" in stdout for stdout, _ in said), "each found it ready"
 
@@ -327,7 +327,7 @@ def test_the_log_is_shown_and_followed(station: Station) -> None:
     finally:
         following.send_signal(signal.SIGINT)
         try:
-            following.wait(10)
+            following.wait(60)
         finally:
             following.kill()
     assert following.returncode == 130
@@ -341,7 +341,7 @@ def test_systemd_hears_of_ready_and_stopping(station: Station, tmp_path: Path) -
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(address))
-        systemd.settimeout(20)
+        systemd.settimeout(60)
         station.environment["NOTIFY_SOCKET"] = str(address)
         station.start()
         station.stop()

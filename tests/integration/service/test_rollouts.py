@@ -146,7 +146,7 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
         station.until(lambda: not running(station, rollout))
     station.run("rollout", "cancel", rollout)
     assert over(station, rollout) == "cancelled"
-    station.until(lambda: not has_left(station.host_root, rollout), 30, "nothing of it is left")
+    station.until(lambda: not has_left(station.host_root, rollout), 60, "nothing of it is left")
     assert not naps(), "its sandbox has ended"
 
 
@@ -188,7 +188,7 @@ def test_a_killed_daemon_takes_its_workers_along_and_the_next_goes_on(station: S
     station.until(lambda: all(station.closed(r) >= 2 for r in ids))
     workers = [worker(station, r) for r in ids]
     station.kill_daemon()
-    station.until(lambda: not any(alive(pid) for pid in workers), 10, "no orphans")
+    station.until(lambda: not any(alive(pid) for pid in workers), 60, "no orphans")
     station.start()
     assert [over(station, r) for r in ids] == ["finished"] * 2
     assert [numbers(station, r) for r in ids] == [list(range(1, 10))] * 2
@@ -206,7 +206,7 @@ def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(station: Station) -
     time.sleep(0.3)
     assert alive(pid), "the first signal waits for the worker"
     os.kill(pid, signal.SIGTERM)
-    station.until(lambda: not alive(pid) and not alive(runs), 5)
+    station.until(lambda: not alive(pid) and not alive(runs))
     station.start()
     assert over(station, rollout) == "finished"
     assert numbers(station, rollout) == list(range(1, 8))
@@ -237,7 +237,7 @@ def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> No
     foreign.execute("DROP TABLE steps")
     foreign.commit()
     foreign.close()
-    station.until(lambda: not alive(pid) and not alive(runs), 20, "both end")
+    station.until(lambda: not alive(pid) and not alive(runs), 60, "both end")
     log = (station.home / "logs" / "daemon.log").read_text()
     assert "writer failed: " in log
     assert "ended with exit code 70" in log

@@ -45,7 +45,7 @@ def test_a_running_daemon_goes_on_without_it_or_says_what_is_missing(station: St
     assert "was removed while the daemon runs. It begins a new one within 10 s." in said
     os.kill(pid, signal.SIGHUP)
     log = station.home / "logs" / "daemon.log"
-    station.until(lambda: log.is_file() and "opened again" in log.read_text(), 20, "a new log")
+    station.until(lambda: log.is_file() and "opened again" in log.read_text(), 60, "a new log")
     assert station.pid == pid
 
     # The process that workers are forked from, stopped: it could not tell of a worker's end.
@@ -54,7 +54,7 @@ def test_a_running_daemon_goes_on_without_it_or_says_what_is_missing(station: St
     first = worker(station, rollout)
     os.kill(station.process("houston_daemon.service.nursery", f" {pid} "), signal.SIGSTOP)
     os.kill(first, signal.SIGKILL)
-    station.until(lambda: alive_worker(station, rollout) not in (0, first), 30, "another worker")
+    station.until(lambda: alive_worker(station, rollout) not in (0, first), 60, "another worker")
     assert "the nursery has been silent for" in station.log(200)
 
     # A signal that stops the daemon: said at once, with what lets it go on.

@@ -39,7 +39,7 @@ class Systemd:
 
     def until(self, wanted: str, after: str = "") -> None:
         """Wait for an assignment, behind another; the limit only bounds a hanging test."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         start = self.heard.index(after) if after else 0
         while wanted not in self.heard[start:]:
             assert time.monotonic() < end, self.heard

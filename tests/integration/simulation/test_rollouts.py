@@ -36,7 +36,7 @@ def test_gold_sequences_score_100_through_a_kill(station: Station) -> None:
     killed = rollouts["power-component"]
     station.until(lambda: station.closed(killed) >= 3, why="three steps")
     station.kill_daemon()
-    station.until(lambda: not processes_of(killed), 20, "simulator and Java end with the worker")
+    station.until(lambda: not processes_of(killed), 60, "simulator and Java end with the worker")
     station.start()
     for task, rollout in rollouts.items():
         record = station.ended(rollout)

@@ -63,21 +63,21 @@ def test_a_run_outlives_its_trainer_and_its_daemon_and_ends_when_it_is_cancelled
     run = row["run"]
     station.until(lambda: "checkpoint at" in log(station, run), 200, "it has a checkpoint")
     standing = lambda: station.json("daemon", "status")[0]["training"].get(run, "")  # noqa: E731
-    station.until(lambda: "step" in standing(), 30, "the status says how far it is")
+    station.until(lambda: "step" in standing(), 60, "the status says how far it is")
     for pid in processes(station, run):
         os.kill(pid, signal.SIGKILL)
     station.until(lambda: log(station, run).count("going on from") == 1, 200, "started again")
     before = processes(station, run)
     assert before
     station.kill_daemon()
-    station.until(lambda: not any(map(alive, before)), 10, "it ends with the daemon")
+    station.until(lambda: not any(map(alive, before)), 60, "it ends with the daemon")
     assert "when the daemon is back" in station.run("train", "list").stdout
     station.start()
     station.until(lambda: log(station, run).count("going on from") == 2, 200, "and goes on")
     assert show(station, run)["starts"] == 3
     (second,) = station.json(*words, "--set", "steps=2")
     waits = "waits for training"
-    station.until(lambda: waits in show(station, second["run"])["reason"], 30, "one at a time")
+    station.until(lambda: waits in show(station, second["run"])["reason"], 60, "one at a time")
     station.run("train", "cancel", run, "--reason", "enough")
     station.until(lambda: state(station, run) == "cancelled", 60, "it is told to end")
     assert not processes(station, run)
@@ -106,7 +106,7 @@ def test_a_run_beside_the_daemon_that_was_killed_can_be_gone_on_with(
     station.until(lambda: "checkpoint at step" in log(station, run), 200, "it has a checkpoint")
     for pid in beside(station, run):
         os.kill(pid, signal.SIGKILL)
-    station.until(lambda: not beside(station, run), 10, "it is gone")
+    station.until(lambda: not beside(station, run), 60, "it is gone")
     assert state(station, run) == "running", "as far as anybody knows"
     station.json("train", "sft", "--resume", run, "--detach")
     station.until(lambda: "going on from" in log(station, run), 200, "as a child of the daemon")

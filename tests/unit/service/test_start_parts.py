@@ -95,7 +95,7 @@ def test_systemd_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstra
     address = f"@houston-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind("\0" + address[1:] if abstract else address)
-        systemd.settimeout(5)
+        systemd.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         notify("READY=1")
         assert systemd.recv(100) == b"READY=1"

@@ -35,7 +35,7 @@ time.sleep(600)
 """
 
 
-def until(done: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end
@@ -57,7 +57,7 @@ def test_nothing_outlives_a_daemon_that_was_killed(tmp_path: Path) -> None:
     until(lambda: not alive(first) and not alive(rank))
 
 
-def run(*command: str, seconds: float = 30.0) -> "subprocess.Popen[str]":
+def run(*command: str, seconds: float = 60.0) -> "subprocess.Popen[str]":
     words = [sys.executable, "-m", CHILD, str(os.getpid()), str(seconds), *command]
     return subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE, text=True)
 
