@@ -32,6 +32,7 @@ class Glm45:
 
     def __init__(self, reasoning: bool = False) -> None:
         self._opening = "<|assistant|>" if reasoning else "<|assistant|>\n<think></think>"
+        self._reasoning = reasoning
         self._switch = "" if reasoning else "/nothink"
 
     def head(
@@ -82,6 +83,8 @@ class Glm45:
     def assistant(self, thought: str, calls: Sequence[Call]) -> list[Piece]:
         """See `Dialect.assistant`; closed by the token of the message that follows."""
         pieces = [template("\n"), content(thought)] if thought else []
+        if self._reasoning and thought and calls:  # as its template writes an action's thought
+            pieces = [template("\n<think>"), content(thought), template("</think>")]
         for call in calls:
             pieces += [template("\n<tool_call>"), content(call.name)]
             for key, value in call.arguments.items():

@@ -169,7 +169,7 @@ class Acting:
         ]
         if turn.ending in ("cut", "malformed") or not calls:  # too short for a call, or none
             return [Piece(turn.thought, False)]
-        said = list(self.dialect.assistant(turn.thought, calls))[:-1]
+        said = list(choose_dialect(self.family.name).assistant(turn.thought, calls))[:-1]
         if self.family.reasoning:
             opened = [Piece("<think>\n", True), Piece(f"R{turn.thought}", False)]
             said = [*opened, Piece("\n</think>\n\n", True), *said]

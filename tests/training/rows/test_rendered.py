@@ -65,6 +65,22 @@ def test_reasoning_that_the_rollout_did_not_have_is_rendered(
     assert same_as_it_ran.source == "ledger"
 
 
+@pytest.mark.parametrize(
+    ("dialect", "opened", "closed"),
+    [("qwen3", "<think>\n", "\n</think>\n\n"), ("glm45", "<think>", "</think>")],
+)
+def test_a_thought_stands_in_the_familys_block_where_its_answers_reason(
+    stage: Stage, family: dict[str, Family], dialect: str, opened: str, closed: str
+) -> None:
+    played = stage.play(family["chatml"], TURNS[:2])
+    tokens = Tokens(family["chatml"].tokenizer)
+    for reasoning in (True, False):
+        (row,) = stage.rows(played, RowOptions(dialect=dialect, reasoning=reasoning))
+        first, *_ = pieces(tokens, row, trained=True)
+        assert (f"{opened}{TURNS[0].thought}{closed}" in first) == reasoning
+        assert ("</think>" in first) == reasoning
+
+
 def test_the_same_tokenizer_by_another_path_is_no_reason_to_render(
     stage: Stage, family: dict[str, Family], tmp_path: Path
 ) -> None:
