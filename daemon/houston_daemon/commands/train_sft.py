@@ -230,14 +230,17 @@ def _say(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder, state
         out.line(f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}.")
         out.note(f"next: houston daemon start, then {folder.again}")
     elif state in ("failed", "cancelled"):
-        raise HoustonError(
-            f"{run} {'failed' if state == 'failed' else 'was ended'}.",
-            now.message if now else "",
-            f"houston train sft --resume {run}",
-        )
+        raise _ended(folder, state, now.message if now and now.state == state else "")
     else:
         out.line(run)
     return int(ExitCode.FAILED if state in ("failed", "cancelled") else ExitCode.DONE)
+
+
+def _ended(folder: RunFolder, state: str, said: str) -> HoustonError:
+    """What the trainer said of its end, with its own advice: the same again may be of no use."""
+    what, _, advice = said.partition(" Next: ")
+    cause = f"{folder.path.name} {'failed' if state == 'failed' else 'was ended'}."
+    return HoustonError(cause, what, advice if said else folder.again)
 
 
 def _policy(loaded: Loaded, run: str) -> str | None:

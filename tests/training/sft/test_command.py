@@ -93,6 +93,10 @@ def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
     (told,) = (json.loads(line) for line in done.stdout.splitlines())
     run = told["run"]
     assert (told["state"], told["policy"]) == ("finished", None)
+    folder = station.home / "training" / run
+    assert (folder / "output.txt").read_text() == "", "libraries' news are for nobody here"
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (folder / "output").iterdir()}
+    assert set(modes.values()) == {0o600}, modes
     again = ("train", "sft", "--resume", run)
     assert "no daemon runs that could take its policy" in station.run(*again, code=69).stderr
     station.start()
@@ -103,6 +107,17 @@ def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
     assert (listed["run"], listed["state"], listed["policy"]) == (run, "finished", "policy@2")
     assert "has finished" in station.run(*again, code=1).stderr
     assert len(station.json("policy", "list")) == 2
+
+
+def test_what_failed_for_good_is_not_advised_to_be_tried_again(station: Station) -> None:
+    """A run that goes on keeps its max_length."""
+    base = tiny.save_model(station.folder / "base")
+    data = tiny.write(station.folder / "data", tiny.rows())
+    words = ("train", "sft", "--data", str(data), "--base", str(base), *FAST)
+    said = station.run(*words, "--set", "max_length=1", code=1, timeout=280).stderr
+    assert "within 1 tokens" in said
+    assert "a new run" in said and "--set max_length" in said
+    assert "--resume" not in said
 
 
 def test_a_run_that_ended_while_no_daemon_ran_is_noticed_by_the_next(station: Station) -> None:

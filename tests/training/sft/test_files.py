@@ -15,6 +15,7 @@ from houston_daemon.training.sft import checkpoints, dataset, launch, recipe, ru
 from houston_daemon.training.sft.finishing import manifest_hash
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.run_folder import Result, RunFolder
 from houston_shared.errors import ConfigurationError, HoustonError
 from tests.training.sft import tiny
 
@@ -236,3 +237,19 @@ def test_a_kill_while_one_is_written_leaves_the_one_before(tmp_path: Path) -> No
     assert checkpoints.newest(tmp_path) == good
     checkpoints.clear(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-5"]
+
+
+def test_figures_of_an_older_run_are_read_under_the_name_that_they_have_now(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder(tmp_path)
+    figures = Result(
+        steps=1, rows=1, tokens=1, trained=1, cut=0, dropped=0, loss_first=2.0,
+        loss_mean_last_10=1.5, seconds=1.0, tokens_per_second=1.0, memory_bytes=1, processes=1,
+        device="cpu", versions={},
+    )  # fmt: skip
+    folder.write_result(figures)
+    assert folder.result == figures
+    file = tmp_path / "result.json"
+    file.write_text(file.read_text().replace("loss_mean_last_10", "loss_last"))
+    assert folder.result == figures

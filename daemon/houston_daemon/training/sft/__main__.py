@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 from houston_daemon.service.tether import tie
@@ -28,12 +29,17 @@ _QUIET = {
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+_RENAMED = ("`gradient_checkpointing` is dep", "`is_gradient_checkpointing` is dep")
+"""What TRL and PEFT still call by its old name, and transformers tells everybody who trains."""
 
 
 def main() -> int:
     """Train; returns the exit code."""
     folder = RunFolder(Path(sys.argv[1]).absolute())
     os.environ.update(_QUIET)
+    os.umask(0o077)  # libraries write pages and descriptions beside the weights, for all to read
+    for renamed in _RENAMED:
+        warnings.filterwarnings("ignore", renamed, FutureWarning, "transformers")
     if "LOCAL_RANK" in os.environ:
         tie(os.getppid())  # one of several processes ends with the one that started them
     else:

@@ -109,7 +109,8 @@ def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> No
         raise HoustonError(
             f"No row of {source} has a token to train within {max_length} tokens.",
             "Nothing was trained.",
-            "Export rollouts with kept steps, or raise max_length",
+            "Next: a new run, of rollouts with kept steps, or with a larger --set max_length=… "
+            "where the model's window is longer",
         )
     size = _synced(beside)
     beside.replace(target)

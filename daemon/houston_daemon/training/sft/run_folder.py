@@ -47,8 +47,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     loss_first: float
     """Of the first step."""
-    loss_last: float
-    """Mean of the last ten steps."""
+    loss_mean_last_10: float
+    """Mean of the last ten steps, or of all where there were fewer; `loss_last` in older files."""
     held_out_before: float | None = None
     held_out_after: float | None = None
     """Loss on the rows that were held out, where the export has some."""
@@ -118,7 +118,12 @@ class RunFolder:
     def result(self) -> Result | None:
         """The figures; None before it has finished."""
         try:
-            return msgspec.json.decode((self.path / "result.json").read_bytes(), type=Result)
+            said = msgspec.json.decode(
+                (self.path / "result.json").read_bytes(), type=dict[str, Any]
+            )
+            if "loss_last" in said:
+                said["loss_mean_last_10"] = said.pop("loss_last")
+            return msgspec.convert(said, Result)
         except (OSError, msgspec.DecodeError):
             return None
 

@@ -81,7 +81,7 @@ def train(folder: RunFolder, writer: Writer) -> bool:
                 cut=rows.prepared.cut,
                 dropped=len(rows.prepared.dropped),
                 loss_first=history[0],
-                loss_last=sum(history[-_LAST:]) / len(history[-_LAST:]),
+                loss_mean_last_10=sum(history[-_LAST:]) / len(history[-_LAST:]),
                 held_out_before=before,
                 held_out_after=after,
                 seconds=round(seconds, 2),
