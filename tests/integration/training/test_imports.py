@@ -95,6 +95,20 @@ def test_links_out_of_the_folder_are_refused(station: Station, base: Path) -> No
     assert copy.read_bytes() == b"within" and not copy.is_symlink()
 
 
+def test_a_snapshot_of_the_hub_is_taken_with_what_its_links_name(
+    station: Station, base: Path
+) -> None:
+    repository = station.folder / "models--somebody--adapter"
+    snapshot = adapter(repository / "snapshots" / "4f2a", b"from the hub")
+    (repository / "blobs").mkdir()
+    for file in sorted(snapshot.iterdir()):
+        file.rename(repository / "blobs" / file.stem)
+        file.symlink_to(Path("../../blobs") / file.stem)
+    (made,) = station.json("policy", "import", str(snapshot), "--base", str(base))
+    copy = station.home / "policies" / made["policy"] / "adapter_model.safetensors"
+    assert copy.read_bytes() == b"from the hub" and not copy.is_symlink()
+
+
 def test_nothing_is_written_over_unless_that_is_said(station: Station, base: Path) -> None:
     """Found before the model is read."""
     one = adapter(station.folder / "one", b"one")

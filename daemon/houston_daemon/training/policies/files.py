@@ -61,10 +61,15 @@ def weights(folder: Path) -> Weights:
 
 
 def _check_links(folder: Path) -> None:
-    """A folder that somebody sent may name any file of this machine."""
+    """A folder that somebody sent may name any file of this machine.
+
+    A snapshot in Hugging Face's cache is all links into the `blobs` of its repository: those count
+    as its own.
+    """
     here = folder.resolve()
+    own = (here, here.parent.parent / "blobs") if here.parent.name == "snapshots" else (here,)
     for file in _matching(folder, (*ADAPTER, *MODEL, *TOKENIZER)):
-        if not file.resolve().is_relative_to(here):
+        if not any(file.resolve().is_relative_to(one) for one in own):
             raise HoustonError(
                 f"{file} is a link out of the folder, to {file.resolve()}.",
                 "No policy was registered.",
