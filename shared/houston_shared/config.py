@@ -100,6 +100,10 @@ class Engine(Settings, frozen=True):
     max_adapters: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     """Policies that may be live on it at once; 0: 8 for `embedded` and `vllm`, what `command` says
     (`--max-cpu-loras`, `--max-loras`), and any number where only the server knows."""
+    lora: bool = True
+    """Whether a `vllm` child takes LoRA adapters. One without samples 1.6 times as fast on the CPU,
+    and only full weights can be activated for it. With a `command` of your own, say what that does.
+    """
 
 
 Theme = Literal[

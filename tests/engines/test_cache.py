@@ -15,6 +15,8 @@ from houston_daemon.engines.install import (
     vllm_command,
 )
 from houston_daemon.engines.processor import multiplies_bfloat16
+from houston_daemon.service.engine_child import child_command
+from houston_shared.config import Engine
 from houston_shared.errors import HoustonError
 
 FETCH = (
@@ -109,6 +111,27 @@ def test_vllm_computes_in_float32_where_the_processor_has_no_bf16(
         (engine_folder() / install._MARKER).touch()
         asked = vllm_command(Path("model"), 8000)
         assert ("--dtype" in asked) == (not fast and not gpu)
+
+
+@pytest.mark.parametrize(("cores", "reserved"), [({0}, True), ({0, 1}, True), ({0, 1, 2}, False)])
+def test_vllm_computes_on_every_core_where_there_are_few(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, cores: set[int], reserved: bool
+) -> None:
+    """It would leave one to others, which of two is half; a GPU computes elsewhere."""
+    (engine_folder() / "bin").mkdir(parents=True)
+    (engine_folder() / install._MARKER).touch()
+    monkeypatch.setattr(install.os, "sched_getaffinity", lambda process: cores)
+    monkeypatch.setattr(install, "has_nvidia_gpu", lambda: False)
+    asked = vllm_command(Path("model"), 8000)
+    assert ("VLLM_CPU_NUM_OF_RESERVED_CPU=0" in asked) == reserved
+
+
+def test_an_engine_without_adapters_is_started_without_what_they_cost(cache: Path) -> None:
+    (engine_folder() / "bin").mkdir(parents=True)
+    (engine_folder() / install._MARKER).touch()
+    for settings, asked in ({}, True), ({"max_adapters": 3}, True), ({"lora": False}, False):
+        engine = Engine(kind="vllm", model="model", **settings)
+        assert ("--enable-lora" in child_command("e", engine, 8000)) == asked
 
 
 @pytest.mark.vllm

@@ -7,6 +7,7 @@ packages that have no CPU build. Knows nothing of running processes.
 
 import email
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -78,7 +79,7 @@ def vllm_command(
     """Return the command that serves `model` on the loopback address with the installed vLLM.
 
     eager: skip compilation: ready in 28 s instead of 84 s, two thirds of the speed (measured on
-    two processors); None: on the CPU only. adapters: how many it keeps in memory.
+    two processors); None: on the CPU only. adapters: how many it keeps in memory; 0 takes none.
     Raises HoustonError when vLLM is not installed.
     """
     folder = engine_path()
@@ -90,7 +91,7 @@ def vllm_command(
         )
     gpu = has_nvidia_gpu()
     variables = {"HF_HUB_OFFLINE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
-    variables |= {"VLLM_NO_USAGE_STATS": "1"} | ({} if gpu else {"VLLM_CPU_KVCACHE_SPACE": "2"})
+    variables |= {"VLLM_NO_USAGE_STATS": "1"} | ({} if gpu else _cpu_variables())
     command = ["/usr/bin/env", *(f"{key}={value}" for key, value in variables.items())]
     command += [str(folder / "bin" / "vllm"), "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
@@ -98,13 +99,19 @@ def vllm_command(
     # Without free whitespace: a small model otherwise runs off into blanks (3 of 16 samples).
     structured = {"backend": "guidance", "disable_any_whitespace": True}
     command += ["--structured-outputs-config", json.dumps(structured)]
-    mixed = min(2, adapters)
-    command += ["--enable-lora", "--max-loras", str(mixed), "--max-cpu-loras", str(adapters)]
-    command += ["--max-lora-rank", "64"]
+    if adapters:
+        command += ["--enable-lora", "--max-loras", str(min(2, adapters))]
+        command += ["--max-cpu-loras", str(adapters), "--max-lora-rank", "64"]
     if not gpu and not multiplies_bfloat16():
         command += ["--dtype", "float32"]  # the model's own is bf16: nine times as slow there
     eager = not gpu if eager is None else eager
     return [*command, "--enforce-eager"] if eager else command
+
+
+def _cpu_variables() -> dict[str, str]:
+    """How vLLM shares a processor. It would leave one core to others: of two, that is half."""
+    few = len(os.sched_getaffinity(0)) <= 2
+    return {"VLLM_CPU_KVCACHE_SPACE": "2"} | ({"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"} if few else {})
 
 
 def _environment(folder: Path) -> Path:

@@ -204,6 +204,11 @@ def _fits(name: str, engine: Engine, policy: Policy) -> None:
             else f"engines of kind {engine.kind} take no policies"
         )
         raise HoustonError(f"Engine {name} cannot sample with {policy.name}: {why}.")
+    if policy.kind == "lora" and not engine.lora:
+        raise HoustonError(
+            f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
+            next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
+        )
 
 
 def _sentence(problem: HoustonError) -> str:

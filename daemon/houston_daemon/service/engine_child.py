@@ -183,5 +183,6 @@ def child_command(name: str, engine: Engine, port: int) -> list[str]:
             code=ExitCode.CONFIGURATION,
         )
     if engine.kind == "vllm":
-        return vllm_command(model, port, adapters=engine.max_adapters or ADAPTERS)
+        adapters = (engine.max_adapters or ADAPTERS) if engine.lora else 0
+        return vllm_command(model, port, adapters=adapters)
     return [sys.executable, "-m", EMBEDDED, "--model", str(model), "--port", str(port)]

@@ -150,6 +150,9 @@ def test_no_request_makes_more_policies_live_than_the_engine_holds(
     odd = msgspec.structs.replace(named, engine_settings={"kind": "vllm", "command": 5})
     said = person.ask(wire.StartRollouts(request="y", specs=(odd,)))
     assert "settings that are none" in said.cause
+    without = msgspec.structs.replace(named, engine_settings={"kind": "vllm", "lora": False})
+    said = person.ask(wire.StartRollouts(request="z", specs=(without,)))
+    assert "takes no adapters" in said.cause
     assert queued(station, person, engine_settings=settings).policy == "policy@4"
     many = {**settings, "max_adapters": 3}
     assert queued(station, person, policy="policy@2", engine_settings=many).policy == "policy@2"

@@ -172,6 +172,7 @@ class _Limiting(msgspec.Struct, frozen=True):
     url: str = ""
     command: tuple[str, ...] = ()
     max_adapters: int = 0
+    lora: bool = True
 
 
 def _limit(spec: RolloutSpec) -> int:
@@ -179,6 +180,8 @@ def _limit(spec: RolloutSpec) -> int:
         said = msgspec.convert(spec.engine_settings, _Limiting)
     except msgspec.ValidationError as problem:
         raise denial(f"Engine {spec.engine} has settings that are none: {problem}.") from problem
+    if not said.lora:
+        raise denial(f"Engine {spec.engine} takes no adapters (`lora = false`).")
     return live.limit(Engine(**msgspec.structs.asdict(said)))
 
 
