@@ -109,9 +109,14 @@ def vllm_command(
 
 
 def _cpu_variables() -> dict[str, str]:
-    """How vLLM shares a processor. It would leave one core to others: of two, that is half."""
+    """How vLLM shares a processor with simulators, tools and trainers.
+
+    Threads that wait for each other sleep: spinning, they take turns with what runs beside them.
+    By itself vLLM would leave one core to others: of two, that is half.
+    """
+    shared = {"VLLM_CPU_KVCACHE_SPACE": "2", "OMP_WAIT_POLICY": "PASSIVE"}
     few = len(os.sched_getaffinity(0)) <= 2
-    return {"VLLM_CPU_KVCACHE_SPACE": "2"} | ({"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"} if few else {})
+    return shared | ({"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"} if few else {})
 
 
 def _environment(folder: Path) -> Path:
