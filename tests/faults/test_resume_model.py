@@ -83,7 +83,8 @@ def _killed_at_every_request(ground: Ground, tap: Tap) -> int:
             break
         deaths += 1
         if deaths in (2, 3):
-            for text in ("Read README.md first.", "And keep notes."):
+            # So long that contexts are forked even where the model says little.
+            for text in ("Read README.md first. " * 6, "And keep notes. " * 6):
                 ground.ask(wire.Guide(id=f"g{deaths}-{text[0]}", rollout=rollout, text=text))
         if deaths % 2:
             (worker,) = ground.own("rollout.worker --endpoint")
