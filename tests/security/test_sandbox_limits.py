@@ -1,6 +1,7 @@
 """A program that uses up what there is is stopped, the agent hears of it, and nothing is left."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from houston_daemon.environments.workstation.command.observations import Output
 from houston_daemon.environments.workstation.result import result
 from houston_daemon.hosts import processes
+from houston_daemon.hosts.errors import TerminalDead
 from houston_daemon.hosts.guard import cgroup_places, cgroups
 from houston_daemon.hosts.limits import Limits
 from houston_daemon.hosts.local import LocalHost
@@ -21,7 +23,7 @@ from houston_shared.records import Call
 from tests.security.limit_cases import CASES, LIMITS, Case
 
 HERE = cgroup_places.places().mechanism
-
+CLEAR = "rm -rf -- * ; kill -9 $(jobs -p) 2>/dev/null; echo still here"
 
 BOTH = ("groups", "watchdog") if HERE != "watchdog" else ("watchdog",)
 RUNS = [
@@ -75,11 +77,13 @@ async def test_it_is_stopped_and_the_session_goes_on(name: str, host: LocalHost)
             break
         await terminal.signal("KILL")
         await asyncio.sleep(0.1)
-    for _ in range(20):  # what is being ended now may take the next command along
-        start = await terminal.run("rm -rf -- * ; kill -9 $(jobs -p) 2>/dev/null; echo still here")
-        status = await terminal.wait(20, asyncio.Event())
-        if status.exit_code == 0:
-            break
+    for _ in range(20):  # what is being ended now may take the next command along, or its shell
+        terminal = await host.terminal("main", create=True)
+        with contextlib.suppress(TerminalDead):
+            start = await terminal.run(CLEAR)
+            status = await terminal.wait(20, asyncio.Event())
+            if status.exit_code == 0:
+                break
         await asyncio.sleep(0.5)
     assert (status.alive, status.exit_code) == (True, 0)
     assert "still here" in await terminal.lines(start)
