@@ -130,7 +130,11 @@ def test_a_run_that_ended_while_no_daemon_ran_is_noticed_by_the_next(station: St
     file = station.home / "training" / run / "progress.json"
     station.until(lambda: json.loads(file.read_text())["state"] == "finished", 200, "it ends")
     station.start()
-    listed = lambda: station.json("train", "list")[0]  # noqa: E731
+
+    def listed() -> dict[str, Any]:
+        (one,) = station.json("train", "list")
+        return dict(one)
+
     station.until(lambda: listed()["state"] == "finished", 60, "the daemon looks into its folder")
     assert f"train sft --resume {run}" in listed()["reason"]
     assert f"{run} became policy@2" in station.run("train", "sft", "--resume", run).stdout

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from houston_daemon.engines.processor import multiplies_bfloat16
 from houston_daemon.training.sft import attention
 from houston_daemon.training.sft.loss import WeighingHead, from_logits
 from houston_daemon.training.sft.recipe import Recipe
@@ -42,9 +43,7 @@ def fast_bf16(device: torch.device) -> bool:
     """Whether bfloat16 is the faster kind (AVX512-BF16: 525 against 225 tokens/s of SmolLM2)."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = cpuinfo.read_text().split() if cpuinfo.exists() else []
-    return any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16"))
+    return multiplies_bfloat16()
 
 
 def load(recipe: Recipe, device: torch.device) -> Loaded:
