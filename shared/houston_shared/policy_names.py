@@ -39,6 +39,11 @@ def parse(text: str) -> PolicyName:
     return PolicyName(found[1], int(found[2]))
 
 
+def is_policy(text: str) -> bool:
+    """Whether this reads as the name of a policy."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_family(text: str) -> str:
     """A family's name as it is. Raises HoustonError (usage)."""
     if not _FAMILY.fullmatch(text) or text == BASE:

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from houston_daemon.commands import policy_files
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
@@ -29,9 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write it, read it back, compare."""
-    from houston_daemon.training.policies import gguf, merging  # torch: seconds
+    from houston_daemon.training.policies import by_name, gguf, merging  # torch: seconds
 
-    found = policy_files.meant(loaded, arguments.policy)
+    found = by_name.trained(loaded.home, arguments.policy)
     file = arguments.out.absolute()
     _check(file, arguments.force)
     model = merging.merged(found.policy.kind, found.folder, found.base)

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from houston_daemon.commands import policy_files
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
@@ -21,10 +20,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write it."""
-    from houston_daemon.training.policies import merging  # torch: seconds that nobody else pays
+    from houston_daemon.training.policies import by_name, merging  # torch: seconds
     from houston_daemon.training.policies.hashing import model_hash
 
-    found = policy_files.meant(loaded, arguments.policy)
+    found = by_name.trained(loaded.home, arguments.policy)
     folder = arguments.out.absolute()
     merging.check_place(folder, arguments.force)
     model = merging.merged(found.policy.kind, found.folder, found.base)

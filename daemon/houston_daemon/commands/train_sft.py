@@ -21,7 +21,7 @@ from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.lock import holder
-from houston_shared.policy_names import is_run
+from houston_shared.policy_names import is_policy, is_run
 from houston_shared.store.queries import training_runs
 from houston_shared.store.queries.selection import chosen
 from houston_shared.store.reader import Reader
@@ -54,9 +54,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a key of the recipe, for this run",
     )
-    parser.add_argument("--base", metavar="DIR", help="folder of the model to train")
+    parser.add_argument(
+        "--base",
+        metavar="DIR|POLICY",
+        help="folder of the model to train, or a policy to go on from: policy@2",
+    )
     parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
-    parser.add_argument("--name", default="policy", help="of the policy that comes out (policy)")
+    parser.add_argument(
+        "--name",
+        default="",
+        help="family of the policy that comes out (policy, or that of --base POLICY)",
+    )
     parser.add_argument(
         "--accelerate",
         metavar="FILE",
@@ -142,7 +150,7 @@ def _bury(loaded: Loaded, run: str) -> None:
 
 def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
     settings = list(arguments.settings)
-    settings += [f"base={Path(arguments.base).absolute()}"] if arguments.base else []
+    settings += [f"base={_base(arguments.base)}"] if arguments.base else []
     settings += ["full=true"] if arguments.full else []
     settings += [f"accelerate={arguments.accelerate}"] if arguments.accelerate else []
     if not arguments.resume:
@@ -162,13 +170,17 @@ def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
     return asking.again(loaded, arguments.resume, settings)
 
 
+def _base(named: str) -> str:
+    return named if is_policy(named) else str(Path(named).absolute())
+
+
 def _rollouts(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
     """Whole ids of the rollouts to train on; none where data are named."""
     selection = selecting.selection(arguments)
     if not selection.given:
         return []
     with Reader(loaded.home) as reader:
-        return reader.run(chosen(selection, asking.NOT_TRAINED))
+        return reader.run(chosen(selection, recipe.NOT_TRAINED))
 
 
 def _gpus(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -> int:
@@ -187,7 +199,7 @@ def _check_engines(arguments: argparse.Namespace, loaded: Loaded, gpus: int) -> 
     if gpus and engines and not arguments.share_gpus:
         raise HoustonError(
             f"GPUs of this machine are used by {', '.join(engines).replace(':', ' ')}.",
-            "Nothing was trained.",
+            recipe.NOT_TRAINED,
             "Train as a child of the daemon, which gives out what is free, or with --share-gpus",
             ExitCode.BUSY,
         )
@@ -206,6 +218,7 @@ def _tell(
         run=asked.run,
         alone=alone,
         name=asked.name,
+        parent=asked.parent,
         base=asked.recipe.base,
         rollouts=asked.rollouts,
         manifest=manifest_hash(folder.data),

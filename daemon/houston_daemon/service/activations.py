@@ -14,8 +14,8 @@ from houston_daemon.recorder.protocol import RecorderHandle
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.policy_engines import engine_of, is_child, kept, model_folder
-from houston_daemon.training.policies import live, loading
-from houston_daemon.training.policies.hashing import model_hash, of_files
+from houston_daemon.training.policies import checking, live, loading
+from houston_daemon.training.policies.hashing import model_hash
 from houston_shared.config import Engine, Loaded
 from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import HoustonError
@@ -120,7 +120,7 @@ class Activations:
         """In a thread of its own."""
         try:
             gone: tuple[str, ...] = ()
-            self._check_files(policy)
+            checking.check(self._home, policy)
             self._check_base(asked, policy, engine, server)
             if policy.kind == "full":
                 loading.try_model(server)
@@ -143,19 +143,6 @@ class Activations:
         used = {one.policy: one.rollouts for one in uses if one.engine == asked.engine}
         order = {one.policy: one.seq for one in earlier if one.state == "active"}
         return loading.load(server, policy.name, folder, used, order)
-
-    def _check_files(self, policy: Policy) -> None:
-        """Raise HoustonError unless its files are what was registered: the ledger names them."""
-        with Reader(self._home) as reader:
-            said = reader.run(policies.registered(policy))
-        if said is None or not said.files:
-            return
-        folder = policies_folder(self._home) / policy.folder
-        if of_files([folder / name for name in said.files], self._home) != said.files:
-            raise HoustonError(
-                f"The files in {folder} are not those that were registered as {policy.name}.",
-                next="houston verify",
-            )
 
     def _check_base(
         self, asked: Activation, policy: Policy, engine: Engine, server: loading.Server

@@ -79,6 +79,11 @@ def test_the_base_is_number_one_of_what_is_trained_from_it(
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "another base": ("policy@4", {"base_hash": "other"}, "another base model"),
     "a parent that is not there": ("policy@4", {"parent": "policy@9"}, "no policy 'policy@9'"),
+    "a parent of another base": (
+        "new@2",
+        {"base_hash": "other", "parent": "policy@2"},
+        "policy@2 is of another base model",
+    ),
     "a number that is taken": ("policy@2", {"hash": "else"}, "a policy policy@2 already"),
     "the base's number": ("policy@1", {}, "a policy policy@1 already"),
     "a base of its own": ("new@2", {"kind": "base"}, "by what is trained from it"),
@@ -105,6 +110,16 @@ def test_full_weights_may_be_the_base_of_what_follows(station: Station, person: 
     register(station, person, "policy@2", kind="full", hash="full")
     said = register(station, person, "policy@3", base_hash="full", parent="policy@2")
     assert isinstance(said, wire.Done)
+
+
+def test_another_family_may_begin_from_a_policy(station: Station, person: Person) -> None:
+    register(station, person, "policy@2")
+    said = register(station, person, "new@2", parent="policy@2")
+    assert isinstance(said, wire.Done)
+    assert station.query("SELECT name, parent FROM policies WHERE family = 'new'") == [
+        ("new@1", ""),
+        ("new@2", "policy@2"),
+    ]
 
 
 def test_a_new_rollout_samples_with_what_is_active_as_it_is_queued(

@@ -77,7 +77,8 @@ def _check(store: Store, said: bodies.PolicyRegistered, name: PolicyName) -> Non
             f"Training {run.id} was cancelled: nothing becomes a policy of it.",
             f"houston train sft --resume {run.id}",
         )
-    family = [one for one in rebuild.run(store, policies.every()) if one.family == name.family]
+    everything = rebuild.run(store, policies.every())
+    family = [one for one in everything if one.family == name.family]
     bases = {one.hash for one in family if one.kind in ("base", "full")}
     if bases and said.base_hash not in bases:
         raise denial(
@@ -85,9 +86,18 @@ def _check(store: Store, said: bodies.PolicyRegistered, name: PolicyName) -> Non
             f"{said.base}.",
             "Name the family otherwise: --name.",
         )
-    named = {one.name for one in family} | {str(name._replace(number=1))}
-    if said.parent and said.parent not in named:
+    if said.parent and said.parent != str(name._replace(number=1)):
+        _check_parent(said, next((one for one in everything if one.name == said.parent), None))
+
+
+def _check_parent(said: bodies.PolicyRegistered, parent: Policy | None) -> None:
+    """Any family's may be the parent of what begins from it, or from its base."""
+    if parent is None:
         raise denial(f"There is no policy {said.parent!r} that it could come from.")
+    if said.base_hash not in (parent.base_hash, parent.hash):
+        raise denial(
+            f"{said.parent} is of another base model than {said.base}: it cannot come from it."
+        )
 
 
 def activate(store: Store, message: wire.ActivatePolicy, author: Author) -> Done:

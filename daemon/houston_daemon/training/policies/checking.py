@@ -1,13 +1,38 @@
 """Whether the files of policies are still what was registered. Changes nothing.
 
-Weights that were removed as a whole are no damage: somebody made room, or a backup left them out.
+For all of them, every byte is read, and weights that were removed as a whole are no damage:
+somebody made room, or a backup left them out. For one that is to be used they must be there.
 """
 
 from houston_daemon.training.policies import hashing
+from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_names import policies_folder
 from houston_shared.store.queries import policies
+from houston_shared.store.queries.policies import Policy
 from houston_shared.store.reader import Reader
+
+
+def check(home: Home, policy: Policy) -> None:
+    """Raise HoustonError unless its files are there and what was registered: the ledger names them.
+
+    Hashes of files that have not changed are remembered.
+    """
+    with Reader(home) as reader:
+        said = reader.run(policies.registered(policy))
+    if said is None or not said.files:
+        return
+    folder = policies_folder(home) / policy.folder
+    if not folder.is_dir():
+        raise HoustonError(
+            f"The files of {policy.name} are not in {folder} any more.",
+            next="Fetch them back from a backup, or name another: houston policy list",
+        )
+    if hashing.of_files([folder / name for name in said.files], home) != said.files:
+        raise HoustonError(
+            f"The files in {folder} are not those that were registered as {policy.name}.",
+            next="houston verify",
+        )
 
 
 def changed(home: Home) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,18 +13,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_daemon.engines.model import NAME, model_path
 from houston_daemon.training.export import folder as exporting
 from houston_daemon.training.export.split import read_held_out
 from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import launch, progress, recipe, run_folder, turn
-from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft import beginning, launch, progress, recipe, run_folder, turn
+from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
-from houston_shared.policy_names import check_family, is_run, training_folder
+from houston_shared.policy_names import FAMILY, check_family, is_run, parse, training_folder
 
-NOT_TRAINED = "Nothing was trained."
 FORMAT = "trl"
 """Which of the formats of `houston export` it trains on."""
 BEGUN = "."
@@ -42,8 +40,6 @@ CHANGEABLE = {
     "accelerate",
 }
 """Settings that a resumed run may have otherwise: they change speed and memory, not results."""
-_SMALL = ("embedded", "vllm", NAME)
-"""What a manifest calls the packaged model."""
 
 
 class Wanted(NamedTuple):
@@ -57,12 +53,14 @@ class Wanted(NamedTuple):
     recipe: str
     settings: Sequence[str]
     name: str
+    """Family of what comes out; empty for that of the policy that it goes on from."""
 
 
 def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
     """Make the folder of a new run, with its data. Raises HoustonError; nothing then stays."""
-    check_family(wanted.name)
     found = recipe.load(wanted.recipe, list(wanted.settings))
+    if wanted.name:
+        check_family(wanted.name)
     if bool(wanted.rollouts) == bool(wanted.data):
         raise HoustonError(
             "Name rollouts, or exported data with --data DIR.",
@@ -71,6 +69,7 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     run = f"sft-{stamp}-{secrets.token_hex(2)}"
+    found = beginning.of_policy(loaded.home, found)
     _tidy(loaded)
     beside = RunFolder(training_folder(loaded.home) / f"{BEGUN}{run}")
     beside.path.mkdir(mode=0o700, parents=True)
@@ -78,12 +77,15 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
     try:
         rollouts = _data(loaded, wanted, found.base, beside)
         manifest = run_folder.manifest(beside.data)
-        found = _filled(found, manifest)
+        found = _filled(found, manifest, wanted.settings)
         _check(found, manifest)
+        parent = beginning.parent(loaded.home, found)
+        family = parse(parent).family if parent else FAMILY
         beside.ask(
             Asked(
                 run=run,
-                name=wanted.name,
+                name=wanted.name or family,
+                parent=parent,
                 home=str(loaded.home.path),
                 recipe=found,
                 rollouts=rollouts,
@@ -158,7 +160,7 @@ def _data(loaded: Loaded, wanted: Wanted, base: str, to: RunFolder) -> tuple[str
     return ids
 
 
-def _filled(found: Recipe, manifest: dict[str, Any]) -> Recipe:
+def _filled(found: Recipe, manifest: dict[str, Any], settings: Collection[str]) -> Recipe:
     """With paths that hold wherever the trainer runs.
 
     Raises HoustonError without a base, and for rows of another form.
@@ -169,30 +171,10 @@ def _filled(found: Recipe, manifest: dict[str, Any]) -> Recipe:
             NOT_TRAINED,
             f"Export again with --format {FORMAT}",
         )
-    base = found.base or _base(manifest)
-    if not Path(base, "config.json").is_file():
-        raise HoustonError(
-            f"{base} is not the folder of a model: it has no config.json.",
-            NOT_TRAINED,
-            "Name one with --base DIR",
-        )
+    keys = {setting.partition("=")[0].strip() for setting in settings}
     accelerate = launch.configuration(found.accelerate) if found.accelerate else ""
-    return msgspec.structs.replace(found, base=str(Path(base).absolute()), accelerate=accelerate)
-
-
-def _base(manifest: dict[str, Any]) -> str:
-    named = manifest.get("base") or []
-    (only,) = named if len(named) == 1 else ("",)
-    if only in _SMALL and (found := model_path()):
-        return str(found)
-    if only and Path(only).is_dir():
-        return str(only)
-    said = f"names {', '.join(named)}" if named else "names none"
-    raise HoustonError(
-        f"Which model to train cannot be told: the manifest of the data {said}.",
-        NOT_TRAINED,
-        "Name its folder with --base DIR",
-    )
+    found = msgspec.structs.replace(found, accelerate=accelerate)
+    return beginning.filled(found, manifest, keys)
 
 
 def _check(found: Recipe, manifest: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ import torch
 from datasets import Dataset
 
 from houston_daemon.training.sft.plan import Pack, Step
+from houston_daemon.training.sft.recipe import NOT_TRAINED
 from houston_shared import synced_file
 from houston_shared.errors import HoustonError
 
@@ -108,7 +109,7 @@ def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> No
         beside.unlink()
         raise HoustonError(
             f"No row of {source} has a token to train within {max_length} tokens.",
-            "Nothing was trained.",
+            NOT_TRAINED,
             "Next: a new run, of rollouts with kept steps, or with a larger --set max_length=… "
             "where the model's window is longer",
         )
@@ -222,7 +223,7 @@ def _read(source: Path) -> Iterator[dict[str, Any]]:
                 for line in lines:
                     yield msgspec.json.decode(line)
     except (pyarrow.ArrowException, msgspec.DecodeError, OSError) as problem:
-        raise HoustonError(f"{source} cannot be read: {problem}.", "Nothing was trained.") from None
+        raise HoustonError(f"{source} cannot be read: {problem}.", NOT_TRAINED) from None
 
 
 def _plain(scalar: Any) -> Any:
@@ -234,7 +235,7 @@ def _checked(one: dict[str, Any], name: str) -> dict[str, Any]:
     if "input_ids" not in one or not {"labels", "weights"} & one.keys():
         raise HoustonError(
             f"The data have no input_ids with labels or weights ({name}).",
-            "Nothing was trained.",
+            NOT_TRAINED,
             "houston export R… --format trl --out DIR",
         )
     ids = numpy.asarray(one["input_ids"], numpy.int32)
@@ -251,7 +252,7 @@ def _checked(one: dict[str, Any], name: str) -> dict[str, Any]:
     if not sound:
         raise HoustonError(
             f"Ids, labels and weights contradict each other in {name}.",
-            "Nothing was trained.",
+            NOT_TRAINED,
             "Export the rollouts again",
         )
     row, kind = str(one.get("row", name)), str(one.get("kind") or "react")

@@ -60,6 +60,7 @@ def registered(loaded: Loaded, folder: RunFolder) -> str:
         Path(asked.recipe.base),
         name=asked.name,
         run=asked.run,
+        parent=asked.parent,
         manifest=manifest_hash(folder.path) or manifest_hash(folder.data),
         recipe=msgspec.to_builtins(asked.recipe),
         metrics=msgspec.to_builtins(result) if result else {},

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from houston_daemon.engines.processor import multiplies_bfloat16
 from houston_daemon.training.sft import attention
 from houston_daemon.training.sft.loss import WeighingHead, from_logits
-from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_shared.errors import HoustonError
 
 _ROWS = (12, 20)
@@ -59,7 +59,7 @@ def load(recipe: Recipe, device: torch.device) -> Loaded:
     except (OSError, ValueError, KeyError) as problem:
         raise HoustonError(
             f"The model {folder} cannot be loaded: {str(problem).partition(chr(10))[0]}.",
-            "Nothing was trained.",
+            NOT_TRAINED,
             "Name another with --base",
         ) from None
     window = int(getattr(net.config.get_text_config(), "max_position_embeddings", 1 << 30))

@@ -13,6 +13,8 @@ from houston_shared import toml_file
 from houston_shared.errors import ConfigurationError
 from houston_shared.toml_file import Settings
 
+NOT_TRAINED = "Nothing was trained."
+"""The effect of whatever is refused before the first step."""
 FOLDER = Path(__file__).parent / "recipes"
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -32,7 +34,10 @@ class Recipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All settings of a run."""
 
     base: str = ""
-    """Folder of the model to start from; empty: the one that the manifest of the data names."""
+    """Folder of the model to start from, or a policy (`policy@2`) to go on from; empty: the model
+    that the manifest of the data names."""
+    adapter: str = ""
+    """Folder of a LoRA adapter of that model to go on from; a policy that is one fills this in."""
     full: bool = False
     """Train every weight. Otherwise a LoRA adapter, which an engine loads while it runs."""
     lora_rank: Positive = 16

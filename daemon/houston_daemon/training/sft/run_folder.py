@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from houston_daemon.training.sft import checkpoints, progress
-from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_shared import synced_file
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -24,6 +24,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the run, the folder's name."""
     name: str = "policy"
     """Of the policy that comes out: `NAME@n`."""
+    parent: str = ""
+    """The policy that training goes on from; empty for a model that is none."""
     home: str = ""
     """The home that the run belongs to."""
     recipe: Recipe
@@ -80,13 +82,13 @@ class RunFolder:
         except FileNotFoundError:
             raise HoustonError(
                 f"There is no training run {self.path.name!r} in {self.path.parent}.",
-                "Nothing was trained.",
+                NOT_TRAINED,
                 "houston train list",
             ) from None
         except (OSError, msgspec.DecodeError) as problem:
             raise HoustonError(
                 f"{self.path} is not the folder of a run of training: {problem}.",
-                "Nothing was trained.",
+                NOT_TRAINED,
                 "houston train sft R…",
             ) from None
 

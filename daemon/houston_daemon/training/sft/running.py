@@ -13,9 +13,9 @@ from accelerate.utils import DistributedType
 from transformers import AutoConfig, set_seed
 from trl import SFTConfig
 
-from houston_daemon.training.sft import checkpoints, dataset, model, output, plan
+from houston_daemon.training.sft import adapter, checkpoints, dataset, model, output, plan
 from houston_daemon.training.sft.progress import Writer
-from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Result, RunFolder
 from houston_daemon.training.sft.trainer import WeighedTrainer
 from houston_daemon.training.sft.watching import Watch, memory
@@ -46,13 +46,14 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     loaded = model.load(recipe, device)
     writer.say(_found(loaded, device, processes))
     steps = _steps(rows, recipe, loaded, processes)
+    net, new = adapter.put_on(loaded.net, recipe)
     watch = Watch(folder, steps, writer, recipe.save_minutes)
     trainer = WeighedTrainer(
-        model=loaded.net,
+        model=net,
         args=_arguments(folder, recipe, loaded, len(steps), device),
         passes=dataset.Passes(rows, steps, loaded.packing),
         processing_class=loaded.tokenizer,
-        peft_config=None if recipe.full else _adapter(recipe),
+        peft_config=new,
         callbacks=[watch],
         fused=loaded.fused,
         keep=recipe.keep_checkpoints,
@@ -99,7 +100,7 @@ def train(folder: RunFolder, writer: Writer) -> bool:
 def _device(recipe: Recipe) -> torch.device:
     there = torch.cuda.is_available()
     if recipe.device == "cuda" and not there:
-        raise HoustonError("No GPU can be seen.", "Nothing was trained.", "--set device=cpu")
+        raise HoustonError("No GPU can be seen.", NOT_TRAINED, "--set device=cpu")
     return torch.device("cuda" if there and recipe.device != "cpu" else "cpu")
 
 
@@ -111,7 +112,7 @@ def _prepare(folder: RunFolder, recipe: Recipe) -> None:
     if source is None and not folder.rows.is_file():
         raise HoustonError(
             f"There are no rows in {folder.data}.",
-            "Nothing was trained.",
+            NOT_TRAINED,
             "houston export R… --format trl --out DIR",
         )
     known = folder.hashes
@@ -171,19 +172,6 @@ def _arguments(
         ddp_find_unused_parameters=False,
         dataloader_pin_memory=device.type == "cuda",
         **more,
-    )
-
-
-def _adapter(recipe: Recipe) -> Any:
-    from peft import LoraConfig
-
-    targets = recipe.lora_targets
-    return LoraConfig(
-        r=recipe.lora_rank,
-        lora_alpha=recipe.lora_alpha,
-        lora_dropout=recipe.lora_dropout,
-        target_modules=targets if isinstance(targets, str) else list(targets),
-        task_type="CAUSAL_LM",
     )
 
 
