@@ -17,6 +17,7 @@ from houston_shared import out, task_keys
 from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.plural import many
 from houston_shared.secret_values import install
 from houston_shared.task import LoadedTask, Task, load_task
 from houston_shared.task_tables import DATA, Evaluate
@@ -146,8 +147,8 @@ def findings(task: LoadedTask) -> dict[str, str]:
         "tools": _tools(definition),
         "sandbox": definition.mapped.kind,
         "workspace": _workspace(task),
-        "budget": f"{budget.steps} steps, {budget.active_seconds:g} s, "
-        f"{budget.evaluations} evaluation{'' if budget.evaluations == 1 else 's'}",
+        "budget": f"{many(budget.steps, 'step')}, {budget.active_seconds:g} s, "
+        f"{many(budget.evaluations, 'evaluation')}",
         "evaluator": evaluator,
         **{name: said for name, said in given.items() if said},
     }
@@ -234,4 +235,4 @@ def _workspace(task: LoadedTask) -> str:
     if not source:
         return "empty"
     files = sum(1 for path in (task.folder / source).rglob("*") if path.is_file())
-    return f"{source}/ ({files} file{'' if files == 1 else 's'})"
+    return f"{source}/ ({many(files, 'file')})"

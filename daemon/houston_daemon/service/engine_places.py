@@ -5,10 +5,9 @@ server that was started again.
 """
 
 import errno
-import re
 import socket
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from houston_shared.config import Engine
 from houston_shared.errors import ConfigurationError, HoustonError
@@ -108,5 +107,5 @@ def _choose(file: Path) -> int:
 
 
 def file_name(name: str) -> str:
-    """An engine's name as part of a file name."""
-    return re.sub(r"[^\w.-]", "_", name)
+    """An engine's name as part of a file name: no two names have the same."""
+    return quote(name, safe="@")

@@ -18,6 +18,7 @@ import msgspec
 from houston_shared.clock import iso, now_us
 from houston_shared.errors import HoustonError
 from houston_shared.gpu_file import Gpus, Lease, words
+from houston_shared.plural import many
 
 Found = dict[str, tuple[int, ...]]
 """Host → numbers of its GPUs."""
@@ -165,17 +166,15 @@ class GpuLedger:
         return ""
 
     def _why(self, leases: list[Lease], host: str, wanted: int, free: int, first: str) -> str:
-        there = self._there_are.get(host, 0)
+        there, asks = self._there_are.get(host, 0), many(wanted, "GPU")
         if wanted > there:
-            return f"waits for {_gpus(wanted)} on {host}, which has {there} (`gpus` of the host)"
+            return f"waits for {asks} on {host}, which has {there} (`gpus` of the host)"
         if first:
-            its = _gpus(self._queue[first].wanted[host])
-            return (
-                f"waits for {_gpus(wanted)} on {host} behind {_named(first)}, which waits for {its}"
-            )
+            its = many(self._queue[first].wanted[host], "GPU")
+            return f"waits for {asks} on {host} behind {_named(first)}, which waits for {its}"
         holders = sorted({_named(one.holder) for one in leases if one.host == host})
         has = f"{free} of {there} can be had" if free else f"all {there} are taken"
-        return f"waits for {_gpus(wanted)} on {host}: {has}, used by {', '.join(holders)}"
+        return f"waits for {asks} on {host}: {has}, used by {', '.join(holders)}"
 
     def _write(self, leases: tuple[Lease, ...], waiting: dict[str, str]) -> None:
         new = Gpus(leases=leases, waiting=waiting)
@@ -200,7 +199,3 @@ def _asked(wanted: Mapping[str, int]) -> dict[str, int]:
 def _named(holder: str) -> str:
     """A holder as a person reads it: `rollout r1`."""
     return holder.replace(":", " ", 1)
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"

@@ -51,7 +51,7 @@ def kept(home: Home, full: Iterable[Policy]) -> list[str]:
 
 
 def _runs(home: Home, policy: Policy) -> bool:
-    """Whether what is recorded under its name serves it: another engine's file may be called so."""
+    """Whether what is recorded under its name serves it: a home may have been built anew."""
     folder = os.path.realpath(policies_folder(home) / policy.folder)
     if folder not in map(os.path.realpath, started_with(home, policy.name)):
         return False

@@ -65,6 +65,14 @@ class Watching:
                 self.engines.changed(event, now)
 
 
+def test_no_two_engines_share_their_files(tmp_path: Path) -> None:
+    """Full weights have an engine named after them; anybody may call another one `policy_3`."""
+    names = ("policy@3", "policy_3", "policy 3", "policy/3", "policy%403")
+    files = [engine_places.state_file(Home(tmp_path), name) for name in names]
+    assert len(set(files)) == len(names)
+    assert {file.parent for file in files} == {files[0].parent}
+
+
 def test_an_engine_at_a_url_is_ready_when_it_answers_and_down_when_not(tmp_path: Path) -> None:
     with listening() as port:
         far = Engine(kind="token", url=f"http://127.0.0.1:{port}/v1")

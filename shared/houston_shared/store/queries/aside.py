@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_shared.plural import many
 from houston_shared.records import ENDED, SetAside, StepRecord
 from houston_shared.store.bodies import ASIDE as KIND
 from houston_shared.store.bodies import Repaired
@@ -82,13 +83,13 @@ def loss_said(one: Loss) -> str:
     """`3 events of steps 2, 4 were set aside by repair T`."""
     ranges = _ranges(one.steps)
     of = f" of step{'s' if len(one.steps) > 1 else ''} {ranges}" if one.steps else ""
-    return f"{_events(one.events)}{of} {_by(one.events, one.repair)}"
+    return f"{many(one.events, 'event')}{of} {_by(one.events, one.repair)}"
 
 
 def said(one: SetAside) -> str:
     """The mark of a step, in words."""
     of = "an earlier run of this step" if one.again else "this step"
-    return f"{_events(one.events)} of {of} {_by(one.events, one.repair)}"
+    return f"{many(one.events, 'event')} of {of} {_by(one.events, one.repair)}"
 
 
 def marked(
@@ -137,10 +138,6 @@ def _with(record: StepRecord, found: Iterable[Hole]) -> StepRecord:
         for (repair, again), count in counts.items()
     )
     return msgspec.structs.replace(record, aside=marks)
-
-
-def _events(count: int) -> str:
-    return "1 event" if count == 1 else f"{count} events"
 
 
 def _by(count: int, repair: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from houston_daemon.environments.observation import Observation, Text, render
+from houston_shared.plural import many
 
 
 class Scored(Observation, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class Scored(Observation, frozen=True, kw_only=True):
 
 @render.register
 def _(one: Scored) -> Text:
-    left = f"{one.left} submission{'' if one.left == 1 else 's'} left"
+    left = f"{many(one.left, 'submission')} left"
     if one.state != "scored":
         return Text(f"Error: {one.error} No submission was used; {left}.")
     lines = [f"{name}: {value}" for name, value in one.metrics.items()]
