@@ -2,15 +2,16 @@
 
 import json
 import math
+import random
 
 import pytest
 
 from houston_daemon.training.experiment import summing
-from houston_daemon.training.experiment.recipe import Recipe
+from houston_daemon.training.experiment.recipe import Recipe, Worlds
 from houston_daemon.training.experiment.statistics import (
     bootstrap,
+    less,
     over_time,
-    weighted,
     wilson,
 )
 
@@ -38,33 +39,87 @@ def test_without_a_trial_nothing_is_known() -> None:
     assert (found.low, found.high) == (0.0, 1.0)
 
 
-def test_bootstrap_over_tasks_and_their_rollouts() -> None:
-    tasks = {"a": [0.0, 100.0], "b": [50.0, 50.0, 50.0], "c": [100.0]}
-    found = bootstrap(tasks, seed=1)
-    assert found.value == pytest.approx(200 / 3)  # each task weighs the same
+def test_each_task_weighs_the_same_however_many_seeds_it_has() -> None:
+    cells = {"a": {1: 0.0, 2: 100.0}, "b": {1: 50.0, 2: 50.0, 3: 50.0}, "c": {1: 100.0}}
+    found = bootstrap(cells, seed=1)
+    assert found.value == pytest.approx(200 / 3)
     assert 0 <= found.low < found.value < found.high <= 100
-    assert bootstrap(tasks, seed=1) == found
+    assert bootstrap(cells, seed=1) == found
 
 
-def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says() -> None:
-    import random
+def test_a_seed_is_one_draw_however_many_tasks_it_plays() -> None:
+    """A policy that does everything and one that does nothing: between them nothing is known."""
+    cells = {str(task): {1: 100.0, 2: 0.0} for task in range(8)}
+    found = bootstrap(cells, seed=1)
+    assert (found.low, found.value, found.high) == (0.0, 50.0, 100.0)
 
+
+VARYING: dict[str, tuple[int, int, float, float]] = {
+    "tasks alone": (20, 1, 10.0, 0.0),
+    "seeds alone": (1, 20, 0.0, 10.0),
+    "tasks and seeds": (12, 12, 10.0, 10.0),
+}
+
+
+@pytest.mark.parametrize("what", VARYING)
+def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says(what: str) -> None:
+    tasks, seeds, by_task, by_seed = VARYING[what]
     source = random.Random(1)
     inside = 0
-    for trial in range(40):
-        tasks = {str(n): [source.gauss(50, 10)] for n in range(20)}
-        found = bootstrap(tasks, seed=trial, draws=150)
+    for trial in range(60):
+        seeded = [source.gauss(0, by_seed) for _ in range(seeds)]
+        cells = {
+            str(task): {n: 50 + own + seeded[n] for n in range(seeds)}
+            for task in range(tasks)
+            for own in [source.gauss(0, by_task)]
+        }
+        found = bootstrap(cells, seed=trial, draws=150)
         inside += found.low <= 50 <= found.high
-    assert 33 <= inside <= 40
+    assert 50 <= inside <= 60
 
 
 def test_nothing_varies_nothing_is_unsure() -> None:
-    found = bootstrap({"a": [40.0], "b": [40.0]}, seed=1)
+    found = bootstrap({"a": {1: 40.0}, "b": {1: 40.0}}, seed=1)
     assert (found.low, found.value, found.high) == (40.0, 40.0, 40.0)
 
 
-def test_the_mean_weighs_tasks_not_domains() -> None:
-    assert weighted({"large": {"a": [10.0], "b": [20.0]}, "small": {"c": [90.0, 30.0]}}) == 30.0
+def test_a_difference_is_taken_where_both_were_measured() -> None:
+    mine = {"a": {1: 30.0, 2: 50.0}, "b": {1: 10.0}, "c": {1: 5.0}}
+    other = {"a": {1: 10.0, 2: 40.0}, "b": {2: 10.0}}
+    assert less(mine, other) == {"a": {1: 20.0, 2: 10.0}}
+
+
+def world(name: str, final: float) -> dict[str, object]:
+    return {
+        "worlds": "find", "world": name, "final": final, "best": final, "steps": 3,
+        "active_seconds": 2.0, "history": [(1.0, final)],
+    }  # fmt: skip
+
+
+def test_full_is_held_against_the_others_world_by_world() -> None:
+    """Worlds differ more than arms: apart they overlap, held against each other they do not."""
+    recipe = Recipe(
+        name="two",
+        worlds=(Worlds(name="find", domain="finding", environment="textworld", instructions=""),),
+    )
+    easy, hard = 80.0, 10.0
+    measured = {
+        arm: [
+            {
+                "seed": seed,
+                "obedience": None,
+                "worlds": [world("e", easy + up), world("h", hard + up)],
+            }
+            for seed in (1, 2)
+        ]
+        for arm, up in (("base", 0.0), ("full", 5.0))
+    }
+    found = summing.summed(recipe, measured)
+    scores = {arm: one["scores"]["final"][summing.ALL] for arm, one in found.items()}
+    assert scores["full"]["seeds"] == {"1": 50.0, "2": 50.0}
+    assert scores["full"]["low"] < scores["base"]["high"]
+    compared = summing.compared(recipe, measured)["base"]["final"]
+    assert compared == {"value": 5.0, "low": 5.0, "high": 5.0}
 
 
 def test_score_over_time_is_the_last_before_and_nothing_before_any() -> None:
@@ -77,7 +132,7 @@ def test_score_over_time_is_the_last_before_and_nothing_before_any() -> None:
 def test_what_nothing_was_measured_of_is_null_in_json() -> None:
     """Of orders that are few, there may be none of a kind; NaN is no JSON."""
     shares = {"other kinds": {"followed": 0, "of": 0}}
-    measured = {"base": [{"worlds": [], "obedience": {"shares": shares}}]}
+    measured = {"base": [{"seed": 1, "worlds": [], "obedience": {"shares": shares}}]}
     found = summing.summed(Recipe(name="few"), measured)
     assert found["base"]["obedience"]["other kinds"]["value"] is None
     json.dumps(found, allow_nan=False)

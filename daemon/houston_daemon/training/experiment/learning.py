@@ -88,7 +88,6 @@ def train(run: Run, arm: Arm, seed: int, data: str, begun: Begun) -> dict[str, A
         "run": name,
         "seed": seed,
         "steps": how.steps,
-        "loss": how.loss,
         "tokens": how.tokens,
         "tokens_per_second": how.tokens_per_second,
         "memory_bytes": how.memory_bytes,

@@ -4,13 +4,15 @@ It is made from the stages that are there, so that a run that goes on has one, t
 """
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from houston_daemon.training.experiment import pictures
 from houston_daemon.training.experiment.recipe import ARMS
 from houston_daemon.training.experiment.run import ALONE, GUIDED, Run
-from houston_daemon.training.experiment.summing import ALL, summed
+from houston_daemon.training.experiment.summing import ALL, FULL, compared, summed
+from houston_daemon.training.sft import run_folder
 from houston_shared import synced_file
 from houston_shared.errors import HoustonError
 
@@ -30,6 +32,7 @@ def write(run: Run) -> str:
     results = {
         "about": _about(run),
         "arms": figures,
+        "full_less_others": compared(run.recipe, measured),
         "sampled": _sampled(run),
         "trained": _trained(run),
     }
@@ -43,22 +46,24 @@ def write(run: Run) -> str:
 
 
 def found(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """By arm, in APOLLO's order, what its measured seeds gave; arms without any are left out."""
-    arms: dict[str, list[dict[str, Any]]] = {
-        arm: [
-            done
-            for seed in run.recipe.seeds
-            if (done := run.stages.done(f"measure-{arm}-{seed}")) is not None
-        ]
-        for arm in ARMS
-        if arm in run.recipe.arms
+    """By arm, in APOLLO's order, what each measured seed gave, also beyond the recipe's."""
+    there: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    for stage in run.stages.seconds():
+        what, _, rest = stage.partition("-")
+        arm, _, seed = rest.rpartition("-")
+        if what == "measure" and arm in run.recipe.arms:
+            there[arm].append(int(seed))
+    return {
+        arm: [run.stages.done(f"measure-{arm}-{seed}") or {} for seed in sorted(seeds)]
+        for arm, seeds in there.items()
+        if seeds
     }
-    return {arm: results for arm, results in arms.items() if results}
 
 
 def _about(run: Run) -> dict[str, Any]:
     about: dict[str, Any] = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
-    return {**about, "stages": run.stages.seconds()}
+    recipe = (run.folder / "recipe.toml").read_text(encoding="utf-8")
+    return {**about, "recipe": tomllib.loads(recipe), "stages": run.stages.seconds()}
 
 
 def _sampled(run: Run) -> dict[str, Any]:
@@ -76,7 +81,12 @@ def _trained(run: Run) -> list[dict[str, Any]]:
         data = run.stages.done(f"rows-{arm}")
         for seed in run.recipe.seeds:
             if data and (done := run.stages.done(f"train-{arm}-{seed}")) is not None:
-                made.append({"arm": arm, **done, "rows": data["rows"], "counts": data["counts"]})
+                result = run_folder.of(run.ground.home, done["run"]).result
+                loss = result.loss_mean_last_10 if result else None
+                made.append(
+                    {"arm": arm, **done, "rows": data["rows"], "counts": data["counts"]}
+                    | {"loss_mean_last_10": loss}
+                )
     return made
 
 
@@ -89,7 +99,7 @@ def _lines(
     yield from _how(run, about, seeds)
     if any(one["rollouts"] for one in figures.values()):
         yield "\n## Scores of held-out worlds\n"
-        yield from _scores(run, figures)
+        yield from _scores(run, results)
         yield from (f"\n![{name}]({name}.svg)" for name in made if name != "obedience")
     if any(one["obedience"] for one in figures.values()):
         yield "\n## Obedience\n"
@@ -126,19 +136,22 @@ def _how(run: Run, about: Mapping[str, Any], seeds: Mapping[str, int]) -> Iterat
     yield "- Versions: " + ", ".join(f"{k} {v}" for k, v in about["versions"].items()) + "."
     sure = recipe.statistics
     yield (
-        f"- In brackets: {sure.confidence:.0%} intervals. Scores: percentile bootstrap over worlds,"
-        f" then over their rollouts ({sure.draws} draws, seed {sure.seed}); obedience: Wilson."
+        f"- In brackets: {sure.confidence:.0%} intervals. Scores: percentile bootstrap over worlds"
+        f" and seeds ({sure.draws} draws, seed {sure.seed}); obedience: Wilson, for these policies."
+        " Few seeds and two worlds a domain make them too narrow: look at each seed, too."
     )
 
 
-def _scores(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
+def _scores(run: Run, results: Mapping[str, Any]) -> Iterator[str]:
+    figures = results["arms"]
     names = sorted({one.domain for one in run.recipe.worlds if one.held_out})
-    yield from _table(["arm", "", *names, ALL])
+    yield from _table(["arm", "", *names, ALL, "by seed"])
     for arm, one in figures.items():
         for kind in ("final", "best"):
             found = one["scores"][kind]
             cells = [_bracketed(found[name]) for name in (*names, ALL)]
-            yield _row([arm if kind == "final" else "", kind, *cells])
+            seeds = " · ".join(f"{score:.1f}" for score in found[ALL]["seeds"].values())
+            yield _row([arm if kind == "final" else "", kind, *cells, seeds])
     yield (
         "\nThe weight of a domain is its number of held-out worlds: "
         + ", ".join(
@@ -147,9 +160,21 @@ def _scores(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
         )
         + ".\n"
     )
+    yield from _differences(results["full_less_others"])
     yield from _table(["arm", "rollouts", "steps worked", "active seconds worked"])
     for arm, one in figures.items():
         yield _row([arm, one["rollouts"], f"{one['steps']:.1f}", f"{one['active_seconds']:.1f}"])
+
+
+def _differences(found: Mapping[str, Any]) -> Iterator[str]:
+    """How much higher `full` scores, world by world and seed by seed."""
+    if not any(found.values()):
+        return
+    yield f"How much higher `{FULL}` scores over all worlds, world by world and seed by seed:\n"
+    yield from _table(["than", "final", "best"])
+    for arm, one in found.items():
+        yield _row([arm, *(_bracketed(one[kind], "+") for kind in ("final", "best"))])
+    yield ""
 
 
 def _obedience(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
@@ -159,7 +184,9 @@ def _obedience(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
     yield from _table(["arm", *parts])
     for arm, one in figures.items():
         cells = [
-            f"{each['followed']} of {each['of']}, {_percent(each)}" if each["of"] else "–"
+            f"{each['followed']} of {each['of']}, {_percent(each)}{_seeds(each)}"
+            if each["of"]
+            else "–"
             for each in (one["obedience"][part] for part in parts)
         ]
         yield _row([arm, *cells])
@@ -174,14 +201,24 @@ def _learned(results: Mapping[str, Any]) -> Iterator[str]:
         return
     yield ""
     yield from _table(
-        ["arm", "seed", "policy", "rows", "tokens", "trained tokens", "steps", "loss", "tokens/s"]
+        [
+            "arm",
+            "seed",
+            "policy",
+            "rows",
+            "tokens",
+            "trained tokens",
+            "steps",
+            "loss, last ten",
+            "tokens/s",
+        ]
     )
     for one in results["trained"]:
-        counts = one["counts"]
+        counts, loss = one["counts"], _figure(one["loss_mean_last_10"], ".3f")
         yield _row(
             [
                 one["arm"], one["seed"], one["policy"], one["rows"], f"{counts['all']:,}",
-                f"{counts['trained']:,}", one.get("steps"), _figure(one.get("loss"), ".3f"),
+                f"{counts['trained']:,}", one.get("steps"), loss,
                 _figure(one.get("tokens_per_second"), ".0f"),
             ]
         )  # fmt: skip
@@ -196,8 +233,14 @@ def _row(cells: Sequence[Any]) -> str:
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-def _bracketed(one: Mapping[str, float]) -> str:
-    return f"{one['value']:.1f} [{one['low']:.1f}, {one['high']:.1f}]"
+def _bracketed(one: Mapping[str, float], sign: str = "-") -> str:
+    form = f"{sign}.1f"
+    return f"{one['value']:{form}} [{one['low']:{form}}, {one['high']:{form}}]"
+
+
+def _seeds(one: Mapping[str, Any]) -> str:
+    seeds = one["seeds"].values()
+    return f"; by seed {', '.join(seeds)}" if len(seeds) > 1 else ""
 
 
 def _percent(one: Mapping[str, float]) -> str:

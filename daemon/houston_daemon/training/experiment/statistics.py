@@ -1,7 +1,8 @@
 """Confidence intervals, each named with its method. It knows numbers only.
 
-Wilson (1927) for a share; the percentile bootstrap (Efron 1979) for means over tasks and seeds,
-resampled in two levels: tasks first, then the rollouts of each drawn task, as both vary.
+Wilson (1927) for a share. For means over tasks and seeds the percentile bootstrap (Efron 1979) with
+both drawn anew, each for itself: a policy plays every task, so that scores of one seed hang
+together as those of one task do (crossed factors: Owen 2007, the pigeonhole bootstrap).
 """
 
 import math
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from houston_shared.wilson import bounds
+
+Cells = Mapping[str, Mapping[int, float]]
+"""By task, by seed, a score: the mean where there are several rollouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +31,45 @@ def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
     return Interval(hits / total if total else math.nan, *bounds(hits, total, confidence))
 
 
-def weighted(domains: Mapping[str, Mapping[str, Sequence[float]]]) -> float:
-    """The mean over tasks, each with the same weight whatever its domain (APOLLO, table 1).
+def bootstrap(cells: Cells, seed: int, draws: int = 2_000, confidence: float = 0.95) -> Interval:
+    """The mean over tasks, each the mean over its seeds, with its percentile bootstrap interval.
 
-    domains: by domain, by task, the scores of its rollouts (0 to 100).
+    A draw takes as many tasks and as many seeds as there are, each with repetition. seed: of the
+    draws; the same one gives the same bounds. Of few seeds no method knows how seeds vary: two give
+    bounds that are too narrow, one gives the bounds of that one policy.
     """
-    tasks = [fmean(found) for each in domains.values() for found in each.values()]
-    return fmean(tasks) if tasks else math.nan
-
-
-def bootstrap(
-    tasks: Mapping[str, Sequence[float]],
-    seed: int,
-    draws: int = 2_000,
-    confidence: float = 0.95,
-) -> Interval:
-    """The mean over tasks, with its two-level percentile bootstrap interval.
-
-    tasks: by task, the scores of its rollouts (over worlds and seeds). The same seed gives the same
-    bounds.
-    """
-    groups = [list(found) for _, found in sorted(tasks.items())]
-    if not groups:
+    if not cells:
         return Interval(math.nan, math.nan, math.nan)
     source = random.Random(seed)
-    means = sorted(_drawn(groups, source) for _ in range(draws))
+    tasks, seeds = sorted(cells), sorted({one for each in cells.values() for one in each})
+    means: list[float] = []
+    while len(means) < draws:
+        drawn = [cells[task] for task in source.choices(tasks, k=len(tasks))]
+        if scores := _means(drawn, source.choices(seeds, k=len(seeds))):
+            means.append(fmean(scores))
+    means.sort()
     tail = (1 - confidence) / 2
     low = means[int(tail * (draws - 1))]
     high = means[math.ceil((1 - tail) * (draws - 1))]
-    return Interval(fmean(map(fmean, groups)), low, high)
+    return Interval(fmean(fmean(each.values()) for each in cells.values()), low, high)
 
 
-def _drawn(groups: list[list[float]], source: random.Random) -> float:
-    chosen = source.choices(groups, k=len(groups))
-    return fmean(fmean(source.choices(scores, k=len(scores))) for scores in chosen)
+def _means(drawn: Sequence[Mapping[int, float]], seeds: Sequence[int]) -> list[float]:
+    """Of each drawn task the mean over the drawn seeds that it has; none without any."""
+    found = ([each[seed] for seed in seeds if seed in each] for each in drawn)
+    return [fmean(scores) for scores in found if scores]
+
+
+def less(cells: Cells, other: Cells) -> dict[str, dict[int, float]]:
+    """By task and seed the difference `cells - other`, where both have a score."""
+    found = {
+        task: {
+            seed: score - other[task][seed] for seed, score in each.items() if seed in other[task]
+        }
+        for task, each in cells.items()
+        if task in other
+    }
+    return {task: each for task, each in found.items() if each}
 
 
 def over_time(

@@ -15,6 +15,8 @@ from houston_daemon.training.experiment.recipe import Recipe
 
 Measured = Mapping[str, Any]
 ALL = "task-weighted mean"
+FULL = "full"
+"""The arm that the others are held against."""
 POINTS = 60
 """Points of the score over active time."""
 
@@ -31,11 +33,38 @@ def summed(recipe: Recipe, measured: Mapping[str, Sequence[Measured]]) -> dict[s
     return {arm: _arm(recipe, found, times) for arm, found in measured.items()}
 
 
+def compared(recipe: Recipe, measured: Mapping[str, Sequence[Measured]]) -> dict[str, Any]:
+    """By every other arm, how much higher `full` scores in the same worlds with the same seeds.
+
+    Over all tasks, final and best, with bounds of the difference.
+    """
+    if FULL not in measured:
+        return {}
+    return {
+        arm: {
+            kind: _estimated(
+                recipe,
+                statistics.less(_cells(recipe, measured[FULL], kind)[ALL], theirs[ALL]),
+            )
+            for kind in ("final", "best")
+            if ALL in (theirs := _cells(recipe, found, kind))
+        }
+        for arm, found in measured.items()
+        if arm != FULL
+    }
+
+
 def _arm(recipe: Recipe, found: Sequence[Measured], times: Sequence[float]) -> dict[str, Any]:
     worlds = list(_worlds(found))
     return {
         "rollouts": len(worlds),
-        "scores": {kind: _scores(recipe, worlds, kind) for kind in ("final", "best")},
+        "scores": {
+            kind: {
+                name: {**_estimated(recipe, cells), "seeds": _by_seed(cells)}
+                for name, cells in _cells(recipe, found, kind).items()
+            }
+            for kind in ("final", "best")
+        },
         "obedience": _obedience(recipe, found),
         "active_seconds": fmean(one["active_seconds"] for one in worlds) if worlds else None,
         "steps": fmean(one["steps"] for one in worlds) if worlds else None,
@@ -50,36 +79,57 @@ def _worlds(found: Iterable[Measured]) -> Iterable[Measured]:
     return (one for each in found for one in each["worlds"])
 
 
-def _scores(recipe: Recipe, worlds: Sequence[Measured], kind: str) -> dict[str, Any]:
-    """By domain, and over all tasks, the mean with its bounds."""
+def _cells(
+    recipe: Recipe, found: Sequence[Measured], kind: str
+) -> dict[str, dict[str, dict[int, float]]]:
+    """By domain, and over all, the score of each task and seed."""
     domain = {one.name: one.domain for one in recipe.worlds}
-    tasks: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in worlds:
-        task = f"{one['worlds']}/{one['world']}"
-        tasks[domain[one["worlds"]]][task].append(one[kind])
-        tasks[ALL][task].append(one[kind])
-    sure = recipe.statistics
+    scores: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for each in found:
+        for one in each["worlds"]:
+            task = f"{one['worlds']}/{one['world']}"
+            scores[domain[one["worlds"]], task, each["seed"]].append(one[kind])
+    cells: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for (name, task, seed), some in scores.items():
+        cells[name][task][seed] = cells[ALL][task][seed] = fmean(some)
+    return cells
+
+
+def _by_seed(cells: statistics.Cells) -> dict[str, float]:
+    """The mean over tasks of each seed alone."""
+    seeds = sorted({seed for each in cells.values() for seed in each})
     return {
-        name: _bounds(statistics.bootstrap(each, sure.seed, sure.draws, sure.confidence))
-        for name, each in tasks.items()
+        str(seed): fmean(each[seed] for each in cells.values() if seed in each) for seed in seeds
     }
+
+
+def _estimated(recipe: Recipe, cells: statistics.Cells) -> dict[str, float | None]:
+    sure = recipe.statistics
+    return _bounds(statistics.bootstrap(cells, sure.seed, sure.draws, sure.confidence))
 
 
 def _obedience(recipe: Recipe, found: Sequence[Measured]) -> dict[str, Any]:
     """Over all seeds: followed, of how many, and Wilson's bounds."""
     counted: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    seeds: dict[str, dict[str, str]] = defaultdict(dict)
     for each in found:
         for name, share in (each["obedience"] or {"shares": {}})["shares"].items():
             counted[name][0] += share["followed"]
             counted[name][1] += share["of"]
+            seeds[name][str(each["seed"])] = f"{share['followed']} of {share['of']}"
     sure = recipe.statistics.confidence
     return {
-        name: {"followed": hits, "of": of, **_bounds(statistics.wilson(hits, of, sure))}
+        name: {
+            "followed": hits,
+            "of": of,
+            **_bounds(statistics.wilson(hits, of, sure)),
+            "seeds": seeds[name],
+        }
         for name, (hits, of) in counted.items()
     }
 
 
 def _bounds(one: statistics.Interval) -> dict[str, float | None]:
     """As JSON has it: what is not known is null there, and no NaN."""
-    value = None if math.isnan(one.value) else one.value
-    return {"value": value, "low": one.low, "high": one.high}
+    kept = {"value": one.value, "low": one.low, "high": one.high}
+    return {name: None if math.isnan(value) else value for name, value in kept.items()}
