@@ -14,6 +14,9 @@ from houston_shared.records import (
 )
 from houston_shared.store.queries.progress import Fork
 from houston_shared.task import Budget, Task
+from houston_shared.task_rules import Rules
+
+NO_RULES = Rules()
 
 
 def step(
@@ -50,7 +53,10 @@ def step(
 
 
 def trace(
-    steps: Sequence[StepRecord], instructions: str = "Count the words.", forks: Sequence[int] = ()
+    steps: Sequence[StepRecord],
+    instructions: str = "Count the words.",
+    forks: Sequence[int] = (),
+    rules: Rules = NO_RULES,
 ) -> Trace:
     """forks: steps before which the context was summarised."""
     made = [
@@ -59,7 +65,7 @@ def trace(
         )
         for number, before in enumerate(forks, 1)
     ]
-    task = Task(name="probe", instructions=instructions, budget=Budget())
+    task = Task(name="probe", instructions=instructions, budget=Budget(), rules=rules)
     return Trace("r-1", task, instructions, {}, tuple(steps), tuple(made), True)
 
 

@@ -10,8 +10,6 @@ from houston_daemon.supervision.judge.framing import NOTHING, Counting, harmless
 from houston_daemon.supervision.trace import Scored, Trace
 from houston_shared import real_user, shortening
 
-MAXIMUM = 100
-"""The highest score that an evaluator can give (DESIGN §6)."""
 TASK, GUIDANCE, SCORES, OUTLINE = 1 / 8, 1 / 6, 1 / 16, 1 / 12
 """Most of a window that each part may take."""
 SCORE_LINE = 12
@@ -48,7 +46,7 @@ class Surroundings:
 
     def _scores(self, first: int, last: int) -> str:
         summaries = [fork.step for fork in self._trace.forks if fork.step <= last]
-        lines = [f"The maximum possible is {MAXIMUM}."]
+        lines = [f"The maximum possible is {self._trace.task.rules.max_score:g}."]
         if summaries:
             best = _best(one for one in self._trace.scores if one.step < summaries[-1])
             lines.append(f"The best before the last summary (before step {summaries[-1]}): {best}.")

@@ -12,6 +12,7 @@ from houston_daemon.supervision.judge import template
 from houston_daemon.supervision.judge.windows import Planner, Window
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import StepRecord
+from houston_shared.task_rules import Rules
 from tests.support.judged import step, trace
 from tests.support.small_tokenizer import small_tokenizer
 
@@ -78,6 +79,22 @@ def test_task_scores_and_guidance_stand_in_every_window(tokens: Tokens) -> None:
     assert "There was no summary yet." in first
     assert "best before the last summary (before step 15): 13.5." in last
     assert "best before step" in last
+
+
+MAXIMA = {
+    "as the task says": (Rules(max_score=60), "The maximum possible is 60."),
+    "also a part of a point": (Rules(max_score=99.5), "The maximum possible is 99.5."),
+    "where it says nothing": (Rules(), "The maximum possible is 100."),
+}
+
+
+@pytest.mark.parametrize("name", MAXIMA)
+def test_the_highest_score_is_the_tasks_as_it_is_for_the_rules(name: str) -> None:
+    rules, said = MAXIMA[name]
+    made = trace([step(1, "scored", score=60), step(2)], rules=rules)
+    (window,) = Planner(made, template.load(), Characters(), SIZE).windows([1, 2])
+    assert said in window.message and "step 1: 60" in window.message
+    assert window.message.count("maximum possible is") == 1
 
 
 def test_a_window_shows_what_was_before_and_what_followed(tokens: Tokens) -> None:
