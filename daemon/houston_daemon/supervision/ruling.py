@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from houston_daemon.supervision.rules.catalog import RuleVerdict
 from houston_daemon.supervision.storing import Said
 from houston_daemon.supervision.trace import Trace
-from houston_shared import rule_reasons
+from houston_shared import rule_reasons, verdict_order
 from houston_shared.rule_reasons import RuleReason
-
-ERROR = "error_observation"
-"""The rule that no judge overrules: an observation that is an error is one whatever was meant."""
 
 Found = Mapping[int, Sequence[RuleVerdict]]
 
@@ -37,7 +34,7 @@ def errors(found: Found) -> dict[int, str]:
         step: rule_reasons.joined([RuleReason(*one[1:])])
         for step, verdicts in found.items()
         for one in verdicts
-        if one.rule == ERROR
+        if one.rule == verdict_order.ERROR
     }
 
 

@@ -94,15 +94,16 @@ def test_why_a_step_is_masked_is_said_by_every_source_in_their_order(
     ):
         assert isinstance(person.ask(message), wire.Done)
     shown = houston("verdict", f"{rollout}@2")
-    assert "step 2 is kept: by judge\n  judge keep by judge:local: it learned from it" in shown
-    assert "  rule  mask by rules (does not count)" in shown
+    assert "step 2 is masked: by rule\n  rule  mask by rules  " in shown, "an error, whoever keeps"
+    assert "  judge keep by judge:local: it learned from it (does not count)" in shown
     assert "error_observation@1: make: exit code 2\n" in shown
+    assert [one["verdict"] for one in houston.json("steps", f"{rollout}@2")] == ["mask"]
     houston("verdict", f"{rollout}@2", "mask", "--reason", "no")
     (line,) = houston.json("verdict", f"{rollout}@2")
     assert [(one["source"], one["verdict"]) for one in line["sources"]] == [
-        ("human", "mask"), ("judge", "keep"), ("rule", "mask")
+        ("human", "mask"), ("rule", "mask"), ("judge", "keep")
     ]  # fmt: skip
-    assert line["sources"][2]["rules"] == [
+    assert line["sources"][1]["rules"] == [
         {"rule": "error_observation", "version": 1, "reason": "make: exit code 2"},
         {"rule": "blind_edit", "version": 3, "reason": "a.py was changed"},
     ]

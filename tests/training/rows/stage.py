@@ -327,10 +327,13 @@ class Stage:
         finally:
             await client.close()
 
-    def judge(self, rollout: str, step: int, verdict: Any, source: str = "human") -> None:
+    def judge(
+        self, rollout: str, step: int, verdict: Any, source: str = "human", reason: str = ""
+    ) -> None:
         """A verdict on one step."""
         self._number += 1
-        steps = (JudgedSteps(first=step, last=step, verdict=verdict, reason=f"because {step}"),)
+        reason = reason or f"because {step}"
+        steps = (JudgedSteps(first=step, last=step, verdict=verdict, reason=reason),)
         request = f"verdict-{self._number}"
         if source == "human":
             self.rig.ask(GiveVerdicts(request=request, rollout=rollout, steps=steps))

@@ -89,3 +89,21 @@ def test_a_verdict_on_the_shared_past_holds_in_every_branch(
     branch = stage.branch(parent, 3, [turn(14)])
     stage.judge(parent.id, 2, "mask", "rule")
     assert trained(stage.rows(branch, beside=[branch.id])) == [1, 3, 4, 5]
+
+
+def test_an_error_that_was_found_after_a_judge_kept_the_step_is_not_trained(
+    stage: Stage, family: dict[str, Family]
+) -> None:
+    played = stage.play(family["chatml"], [turn(n) for n in range(1, 5)])
+    branch = stage.branch(played, 3, [turn(14)])
+    for step in (1, 2, 3):
+        stage.judge(played.id, step, "keep", "judge")
+    stage.judge(played.id, 1, "mask", "rule", "blind_edit@1: a.py was changed")
+    error = "error_observation@1: make: it was left running and ended with exit code 1 (step 4)"
+    for step in (2, 3):
+        stage.judge(played.id, step, "mask", "rule", error)
+    stage.judge(played.id, 3, "keep")
+    assert trained(stage.rows(played)) == [1, 3, 4, 5]
+    assert trained(stage.rows(branch)) == [1, 3, 4, 5], "also where the past is shared"
+    whys = {s.step: (s.why, s.by) for row in stage.rows(played) for s in row.spans if s.why}
+    assert whys[2] == (f"mask: rule {error}", "rule")

@@ -2,17 +2,30 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from houston_console.app.transcript.plans import step_rows
 from houston_daemon.recorder.steps.journal import Key
+from houston_daemon.recorder.upkeep import remainder
 from houston_shared.clock import now_us
 from houston_shared.need import ordered
 from houston_shared.person import Person
 from houston_shared.records import Call, Intent, ObservationBody, Result
 from houston_shared.store.bodies import StoredObservation, VerdictGiven
 from houston_shared.store.journal import ERASED
-from houston_shared.store.queries import actions, claims, cost, home, looking, scores, verdicts
+from houston_shared.store.queries import (
+    actions,
+    claims,
+    cost,
+    home,
+    looking,
+    people,
+    scores,
+    verdicts,
+)
 from houston_shared.store.reader import Reader
+from houston_shared.wire import encode
 from tests.support.written_home import WrittenHome, sample, stored
 
 EVAL = Call(id="1.0", name="eval", arguments={})
@@ -63,6 +76,70 @@ def test_what_was_said_of_a_replaced_attempt_no_longer_stands(written: WrittenHo
     said = read(written, verdicts.standing("root"))[1]
     assert [(one.attempt, one.verdict) for one in said] == [(2, "keep")]
     assert len(read(written, verdicts.history("root", 1, 1))) == 2
+
+
+KEPT = {"verdict": "keep", "source": "judge", "by": "judge:e", "reason": "it is sound"}
+JUDGE_MASKS = {**KEPT, "verdict": "mask", "reason": "wrong_tool: why not ls"}
+RULES = {"verdict": "mask", "source": "rule", "by": "rules"}
+ERROR = {**RULES, "reason": "error_observation@1: make: exit code 2"}
+BLIND = {**RULES, "reason": "blind_edit@1: a.py was changed"}
+BOTH = {**RULES, "reason": f"{BLIND['reason']}; {ERROR['reason']}"}
+QUOTED = {
+    **RULES,
+    "reason": "blind_edit@1: it printed; error_observation @1: x, error_observation@1",
+}
+BACK = {**RULES, "verdict": "undecided"}
+MINE = {"verdict": "keep", "by": "ada"}
+COUNTS = {
+    "an error that comes after a judge's keep": ([KEPT, ERROR], "mask rule"),
+    "an error before it": ([ERROR, KEPT], "mask rule"),
+    "an error beside what another rule says": ([KEPT, BOTH], "mask rule"),
+    "another rule": ([KEPT, BLIND], "keep judge"),
+    "another rule that quotes the error's": ([KEPT, QUOTED], "keep judge"),
+    "an error that a rule takes back": ([KEPT, ERROR, BACK], "keep judge"),
+    "an error that is none any more, but blind": ([KEPT, ERROR, BLIND], "keep judge"),
+    "an error on which the judge agrees": ([JUDGE_MASKS, ERROR], "mask judge"),
+    "a person, before both": ([KEPT, ERROR, MINE], "keep human"),
+    "rules alone": ([ERROR], "mask rule"),
+}
+
+
+@pytest.mark.parametrize("erased", [False, True], ids=["as it was", "its reasons erased"])
+@pytest.mark.parametrize("case", COUNTS)
+def test_which_verdict_counts_is_the_same_for_everybody_who_asks(
+    case: str, erased: bool, written: WrittenHome
+) -> None:
+    said, counts = COUNTS[case]
+    written.rollout("r")
+    written.step("r", 1)
+    for one in said:
+        body = VerdictGiven(last=1, **one)  # type: ignore[arg-type]
+        if erased:
+            left = remainder.blank("verdict", encode(body))
+            body = msgspec.msgpack.decode(left or b"", type=VerdictGiven)
+            assert remainder.blank("verdict", encode(body)) == left
+            assert "exit code" not in body.reason and "changed" not in body.reason
+        written.event(Key("r", 1), "verdict", body)
+    written.rollout("limb", parent="r", parent_step=1)
+    for rollout in ("r", "limb"):
+        first = read(written, verdicts.standing(rollout))[1][0]
+        listed = read(written, people.verdicts(rollout))
+        column = people.standing(listed)[1, 1]
+        (row,) = read(written, step_rows(rollout, 1, 1))
+        assert f"{first.verdict} {first.source}" == counts
+        assert f"{'keep' if column.keep else 'mask'} {column.source}" == counts
+        assert row.verdict == f"{column.source}{column.keep}"
+
+
+def test_an_error_speaks_for_its_own_attempt_only(written: WrittenHome) -> None:
+    written.rollout("r")
+    written.step("r", 1)
+    written.event(Key("r", 1), "verdict", VerdictGiven(last=1, **ERROR))  # type: ignore[arg-type]
+    written.step("r", 1, attempt=2)
+    written.event(Key("r", 1), "verdict", VerdictGiven(last=1, **KEPT))  # type: ignore[arg-type]
+    assert read(written, verdicts.standing("r"))[1][0].verdict == "keep"
+    column = people.standing(read(written, people.verdicts("r")))
+    assert [(number, one.keep) for (_, number), one in sorted(column.items())] == [(1, 0), (2, 1)]
 
 
 def test_what_the_past_of_a_branch_cost_counts_where_it_is_asked_for(

@@ -74,9 +74,6 @@ SELECT s.step, s.attempt, s.tools, s.calls, s.errors, s.guided, s.attention, s.s
        s.last_seq, s.observation_seq IS NULL,
        EXISTS (SELECT 1 FROM forks f WHERE f.rollout = s.rollout AND f.step = s.step),
        coalesce(f.files, 0), coalesce(f.added, 0), coalesce(f.removed, 0),
-       coalesce((SELECT v.source || v.keep FROM verdicts v WHERE v.rollout = s.rollout
-           AND v.step = s.step AND v.attempt = s.attempt
-           ORDER BY v.source <> 'human', v.source <> 'judge' LIMIT 1), ''),
        EXISTS (SELECT 1 FROM bookmarks b WHERE b.rollout IN (?1, ?4) AND b.step = s.step),
        s.sample_seq
 FROM steps s LEFT JOIN (
@@ -94,6 +91,7 @@ def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
         rows += yield Ask(_STEP_ROWS, (*part, rollout))
     notes = yield Ask("SELECT step FROM notes WHERE rollout = ?", (rollout,))
     noted = {step for (step,) in notes}
+    counts = people.standing((yield from people.verdicts(rollout, first, last)))
     samples = yield from journal.by_seq([row[-1] for row in rows])
     found: list[StepRow] = []
     for row in rows:
@@ -101,7 +99,9 @@ def step_rows(rollout: str, first: int, last: int) -> Plan[list[StepRow]]:
         if row[-1] in samples:
             sample = yield from journal.record(samples[row[-1]], _Thought, _Thought(journal.ERASED))
             thought = sample.thought.strip()[:THOUGHT]
-        found.append(StepRow._make((*row[:-1], thought, row[0] in noted)))
+        given = counts.get((row[0], row[1]))
+        verdict = f"{given.source}{given.keep}" if given else ""
+        found.append(StepRow._make((*row[:-2], verdict, row[-2], thought, row[0] in noted)))
     lost = {one.step for one in (yield from aside.holes(rollout)) if first <= one.step <= last}
     for step in (yield from aside.without_row(rollout, lost - {row.step for row in found})):
         lost_row = (step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, "", 0, ASIDE)

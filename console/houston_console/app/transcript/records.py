@@ -31,7 +31,7 @@ class StepRow(NamedTuple):
     added: int
     removed: int
     verdict: str
-    """Source and 1 for keep or 0 for mask, e.g. `human0`; of the highest source, empty for none."""
+    """Source and 1 for keep or 0 for mask, e.g. `human0`; the one that counts, empty for none."""
     marked: int
     """1 with somebody's bookmark."""
     thought: str

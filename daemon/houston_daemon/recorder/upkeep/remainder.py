@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from houston_shared import rule_reasons, verdict_order
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, ForkBody, Head, Intent, Record, Result
 from houston_shared.store import bodies, bodies_training
@@ -181,7 +182,11 @@ def _noted(one: bodies.Bookmarked | bodies.Claimed) -> Record:
 
 
 def _judged(one: bodies.VerdictGiven) -> Record:
-    return msgspec.structs.replace(one, reason=ERASED if one.reason else "")
+    # That a rule masks an error decides which verdict counts, and its name is nobody's words.
+    named = rule_reasons.split(one.reason) if one.source == "rule" else []
+    errors = [rule._replace(reason=ERASED) for rule in named if rule.rule == verdict_order.ERROR]
+    reason = rule_reasons.joined(errors[:1]) or (ERASED if one.reason else "")
+    return msgspec.structs.replace(one, reason=reason)
 
 
 _RULES: dict[str, Callable[[Any], Any]] = {

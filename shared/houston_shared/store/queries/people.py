@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from houston_shared import verdict_order
 from houston_shared.store import journal
-from houston_shared.store.plan import END, Ask, Plan, RowRecord, columns, from_rows
+from houston_shared.store.plan import END, Ask, Plan, Row, RowRecord, columns, from_rows
 from houston_shared.store.queries import lineage
 
 
@@ -50,10 +53,14 @@ class Verdict(RowRecord, frozen=True):
     author: str
     seq: int
     at: int
+    error: int = 0
+    """1 for a rule's mask of an error in what was observed; looked up only beside a judge's keep,
+    which it outranks."""
 
-
-_RANK = {"rule": 0, "judge": 1, "human": 2}
-"""The later source outranks the earlier (DESIGN §1)."""
+    @property
+    def rank(self) -> int:
+        """Its place among the verdicts on its attempt: the lowest counts."""
+        return verdict_order.rank(self.source, bool(self.keep), bool(self.error))
 
 
 def bookmarks(rollout: str = "") -> Plan[list[Bookmark]]:
@@ -92,20 +99,37 @@ def verdicts(rollout: str, first: int = 1, last: int = END) -> Plan[list[Verdict
 
     A step that a branch shares has the verdicts of the rollout whose step it is.
     """
-    found: list[Verdict] = []
+    rows: list[Row] = []
     for part in (yield from lineage.stretches(rollout, first, last)):
-        rows = yield Ask(
-            f"SELECT {columns(Verdict)} FROM verdicts WHERE rollout = ?1 AND step >= ?2"
-            " AND step <= ?3 ORDER BY step, attempt, at",
+        rows += yield Ask(
+            "SELECT step, attempt, source, keep, author, seq, at FROM verdicts WHERE rollout = ?1"
+            " AND step >= ?2 AND step <= ?3 ORDER BY step, attempt, at",
             part,
         )
-        found += from_rows(Verdict, rows)
-    return found
+    found = [Verdict(*row) for row in rows]
+    errors = yield from _errors(found)
+    return [replace(one, error=1) if one.seq in errors else one for one in found]
+
+
+def _errors(found: list[Verdict]) -> Plan[set[int]]:
+    """Events of rules beside a judge's keep that mask an error: only these bodies are read."""
+    kept = {(one.step, one.attempt) for one in found if one.source == "judge" and one.keep}
+    masks = [
+        one.seq
+        for one in found
+        if one.source == "rule" and not one.keep and (one.step, one.attempt) in kept
+    ]
+    bodies = yield from _bodies(list(dict.fromkeys(masks)))
+    return {
+        seq
+        for seq, body in bodies.items()
+        if verdict_order.names_error(str(body.get("reason", "")))
+    }
 
 
 def standing(found: list[Verdict]) -> dict[tuple[int, int], Verdict]:
-    """The verdict that counts for each (step, attempt): the highest source's."""
-    ranked = sorted(found, key=lambda one: _RANK[one.source])
+    """The verdict that counts for each (step, attempt)."""
+    ranked = sorted(found, key=lambda one: one.rank, reverse=True)
     return {(one.step, one.attempt): one for one in ranked}
 
 

@@ -1,6 +1,7 @@
 """Verdicts with their reasons: what stands at a step, what was said before, and how to undo.
 
-`people.verdicts` has the same rows without a look at any body: for columns of many steps.
+`people.verdicts` has the same rows without their reasons: for columns of many steps. Which of them
+counts is `verdict_order`'s to say.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,6 @@ from houston_shared.store.in_order import ASIDE
 from houston_shared.store.plan import END, Ask, Plan
 from houston_shared.store.queries import lineage, people
 from houston_shared.wire_people import JudgedSteps, Judgement
-
-RANK = {"human": 0, "judge": 1, "rule": 2}
-"""Order of sources: the first counts."""
 
 
 class Given(NamedTuple):
@@ -61,7 +59,7 @@ def standing(rollout: str, first: int = 1, last: int = END) -> Plan[dict[int, li
     for seq, event in bodies.items():
         reasons[seq] = str((yield from journal.fields(event)).get("reason", ""))
     by: dict[int, list[Given]] = {}
-    for one in sorted(mine, key=lambda one: (one.step, RANK[one.source])):
+    for one in sorted(mine, key=lambda one: (one.step, one.rank)):
         verdict: Judgement = "keep" if one.keep else "mask"
         given = Given(
             one.step, one.attempt, one.source, verdict, one.author, reasons.get(one.seq, ""),
