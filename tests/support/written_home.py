@@ -103,11 +103,12 @@ class WrittenHome:
 
     def rollout(self, name: str, task: str = "count-words", **options: Any) -> str:
         """A task and a running rollout of it. options: columns of `rollouts`, or
-        `seed`, `thoughts` and `host_root`."""
+        `seed`, `thoughts`, `host_root` and `rules`, lines of the task's table."""
+        rules = f"[rules]\n{said}\n" if (said := options.pop("rules", "")) else ""
         definition = TaskRecord(
             name=task,
             folder="/tasks",
-            definition=f'name = "{task}"\ninstructions = "Count."\n',
+            definition=f'name = "{task}"\ninstructions = "Count."\n{rules}',
             instructions="Count.",
         )
         if not self.connection.execute("SELECT 1 FROM tasks WHERE name = ?", (task,)).fetchone():

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.commands import judge_measured, selecting
+from houston_daemon.supervision import trace
 from houston_daemon.supervision.judge import desk, serving
-from houston_daemon.supervision.judge.results import Outcome, as_json, lines
+from houston_daemon.supervision.judge.results import Outcome, as_json, lines, passed_over
 from houston_daemon.supervision.judge.session import Session, Wanted
 from houston_daemon.supervision.judge.template import PACKAGED, Template, load
 from houston_shared import out, secret_values
@@ -98,6 +99,7 @@ def _judge(
     session = Session(loaded, settings, wanted, template, None, out.note, done)
     if not wanted.judge:
         asyncio.run(session.run(named))
+        _told(session)
         return int(ExitCode.DONE)
 
     async def asked(place: serving.Place) -> None:
@@ -107,9 +109,15 @@ def _judge(
 
     with _place(loaded, settings) as place:
         asyncio.run(asked(place))
+    _told(session)
     if not (arguments.json or wanted.dry):
         out.note(session.cost.words(settings))
     return int(ExitCode.FAILED if failed else ExitCode.DONE)
+
+
+def _told(session: Session) -> None:
+    if said := passed_over(session.passed):
+        out.note(said)
 
 
 def _check(
@@ -147,7 +155,11 @@ def _template(arguments: argparse.Namespace, loaded: Loaded) -> Path | None:
 
 
 def _named(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
-    """Whole ids of the rollouts that are meant, each once. Raises HoustonError."""
+    """Whole ids of the rollouts that are meant, each once.
+
+    Raises HoustonError, also where one was named whose texts are gone: of many at once it is only
+    left out.
+    """
     if not selecting.selection(arguments).given:
         raise HoustonError(
             "Name the rollouts to judge, or one of --task, --group and --all.",
@@ -158,4 +170,7 @@ def _named(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
     if not opening.written(loaded.home):
         raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
     with contextlib.closing(Reader(loaded.home)) as reader:
-        return reader.run(chosen(selecting.selection(arguments), "Nothing was judged."))
+        found = reader.run(chosen(selecting.selection(arguments), "Nothing was judged."))
+        for rollout in found if arguments.rollouts else ():
+            reader.run(trace.all_there(rollout))
+        return found

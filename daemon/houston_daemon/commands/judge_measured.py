@@ -17,6 +17,7 @@ from houston_daemon.supervision.judge.calibration import (
 from houston_daemon.supervision.judge.calibration import calibrate as compared
 from houston_daemon.supervision.judge.checking import Tried
 from houston_daemon.supervision.judge.cost import Cost
+from houston_daemon.supervision.judge.results import passed_over
 from houston_daemon.supervision.judge.template import Template
 from houston_shared import out
 from houston_shared.config import Loaded
@@ -32,14 +33,15 @@ def calibrate(loaded: Loaded, rollouts: Sequence[str], json: bool) -> int:
     with contextlib.closing(Reader(loaded.home)) as reader:
         named = list(rollouts) or reader.run(judged_by_people())
         found = compared(reader, named)
+    if said := passed_over(found.passed):
+        out.note(said)
     if json:
         for name, one in found.by.items():
             out.json_line({"source": name, "rollouts": found.rollouts, **one.as_json()})
         return int(ExitCode.DONE)
-    if not found.steps:
+    if not found.steps and not found.passed:
         out.note("No person has judged a step there.\n  next: houston verdict R STEP keep|mask")
-        return int(ExitCode.DONE)
-    for line in _table(found):
+    for line in _table(found) if found.steps else ():
         out.line(line)
     return int(ExitCode.DONE)
 

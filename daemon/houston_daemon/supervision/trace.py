@@ -1,7 +1,8 @@
 """A whole rollout as rules and judge look at it: its closed steps, scores, forks and task.
 
 It is read from the journal in pages and keeps no token ids and no log-probabilities, so that a
-rollout of thousands of steps fits into memory. It knows nothing of verdicts.
+rollout of thousands of steps fits into memory. A rollout whose texts are gone is refused: blank
+steps would be judged as if nothing had been done there. It knows nothing of verdicts.
 """
 
 from bisect import bisect_left
@@ -12,9 +13,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from houston_daemon.supervision.attention.window import EVALUATION, StepSeen, of_record
+from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED, StepRecord
 from houston_shared.store.plan import Plan
-from houston_shared.store.queries import progress, rollouts, steps
+from houston_shared.store.queries import erased, progress, rollouts, steps
 from houston_shared.store.queries.progress import Fork
 from houston_shared.store.reader import Reader
 from houston_shared.task import Task, parse_task
@@ -22,6 +24,10 @@ from houston_shared.task import Task, parse_task
 PAGE = 100
 """Steps that are read at once: their token ids are in memory only so long."""
 SCORED = "scored"
+
+
+class TextsGone(HoustonError):
+    """A rollout was archived, or something of it was erased: it cannot be judged any more."""
 
 
 class Scored(NamedTuple):
@@ -84,7 +90,8 @@ class Trace:
 def trace(rollout: str) -> Plan[Trace]:
     """The rollout with this whole id, in one read; a long one is better read with `read`.
 
-    Raises HoustonError where its specification was erased, or its task cannot be read.
+    Raises TextsGone, and HoustonError where its specification was erased, or its task cannot be
+    read.
     """
     frame = yield from _frame(rollout)
     found: list[StepRecord] = []
@@ -102,7 +109,16 @@ def read(reader: Reader, rollout: str) -> Trace:
     frame = reader.run(_frame(rollout))
     last = reader.run(steps.last(rollout))
     pages = (reader.run(_page(rollout, first)) for first in range(1, last + 1, PAGE))
-    return _whole(frame, [step for page in pages for step in page if step.step <= last])
+    whole = _whole(frame, [step for page in pages for step in page if step.step <= last])
+    reader.run(all_there(rollout))  # it may have been archived meanwhile
+    return whole
+
+
+def all_there(rollout: str) -> Plan[None]:
+    """Raises TextsGone where texts of the rollout (a whole id), or of its past, are gone."""
+    if lost := (yield from erased.gone(rollout)):
+        read = lost.read or f"houston verdict {rollout}, for what was said of it before"
+        raise TextsGone(lost.cause, "Nothing was judged.", read)
 
 
 def _whole(frame: Trace, found: list[StepRecord]) -> Trace:
@@ -114,6 +130,7 @@ def _whole(frame: Trace, found: list[StepRecord]) -> Trace:
 
 def _frame(rollout: str) -> Plan[Trace]:
     """Everything but the steps."""
+    yield from all_there(rollout)
     one = yield from rollouts.rollout(rollout)
     spec = yield from rollouts.spec(one)
     forks = yield from progress.forks(one.id)

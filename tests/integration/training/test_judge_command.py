@@ -4,12 +4,16 @@ import itertools
 import json
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from houston_shared.home import Home
+from houston_shared.sending import send
+from houston_shared.wire import JudgedSteps, StoreVerdicts
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.support.judged import read_back
 from tests.support.station import Station
@@ -209,6 +213,62 @@ def test_what_a_keep_takes_from_a_rule_is_counted_and_needs_a_reason(
     assert found["judge"]["kept_over_rules"] == {"3": found["rules"]["steps"]["3"]}
     assert standing(station, made)[3] == ("keep", "judge")
     assert "1 of those kept are masked by rules: step 3" in station.run("judge", made).stdout
+
+
+def kept(station: Station, rollout: str, step: int) -> None:
+    """A judge kept a step before what is wrong with it was seen."""
+    word = JudgedSteps(first=step, last=step, verdict="keep", reason="the start was sound")
+    message = StoreVerdicts(
+        request=uuid.uuid4().hex, rollout=rollout, source="judge", by="judge:jury", steps=(word,)
+    )
+    send(Home(station.home), message, "", "")
+
+
+def test_an_error_that_is_found_later_counts_before_what_a_judge_kept(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    for step in (1, 2):
+        kept(station, rollout, step)
+    assert standing(station, rollout) == {1: ("keep", "judge"), 2: ("keep", "judge")}
+    file = station.folder / "third.md"
+    file.write_text(station.run("judge", "--print-template").stdout + "\n\n")
+    server.answers.append((400, {}))
+    station.run("judge", rollout, "--template", str(file), code=1)
+    assert standing(station, rollout) == {1: ("keep", "judge"), 2: ("mask", "rule")}
+    said = station.run("verdict", f"{rollout}@2").stdout
+    assert "step 2 is masked: by rule" in said
+    assert "keep by judge:jury: the start was sound (does not count)" in said
+
+    station.run("verdict", rollout, "2", "keep")
+    assert standing(station, rollout)[2] == ("keep", "human")
+    station.run("verdict", rollout, "2", "clear")
+    (row,) = station.json("judge", rollout, "--rules-only")
+    assert row["rules"]["changed"] == 0 and standing(station, rollout)[2] == ("mask", "rule")
+
+
+def test_what_was_archived_is_not_judged_and_what_was_said_of_it_stays(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    station.run("judge", rollout, "--rules-only")
+    station.run("verdict", rollout, "2", "mask")
+    station.run("verdict", rollout, "2", "clear")
+    kept(station, rollout, 2)
+    station.run("verdict", rollout, "3", "mask")
+    before = standing(station, rollout)
+    assert before == {2: ("mask", "rule"), 3: ("mask", "human")}
+    station.run("rollout", "archive", rollout, "--yes")
+    assert standing(station, rollout) == before, "its reasons are gone, and what counts is not"
+
+    for words in ((), ("--rules-only",), ("--dry-run",), ("--calibrate",)):
+        done = station.run("judge", rollout, *words, code=1)
+        assert f"{rollout} was archived: its texts are in " in done.stderr
+        assert "Nothing was judged." in done.stderr
+        assert "houston rollout archive --read " in done.stderr
+    for words in (("--all", "--rules-only"), ("--all", "--dry-run"), ("--calibrate",)):
+        done = station.run("judge", *words)
+        assert "1 rollout left out, archived or erased: " + rollout in done.stderr
+        assert rollout not in done.stdout
+    assert standing(station, rollout) == before and not server.asked
 
 
 def test_rollouts_are_chosen_by_task_and_group_as_in_an_export(

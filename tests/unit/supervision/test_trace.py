@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.supervision import trace as traces
 from houston_daemon.supervision.trace import Scored, Trace
 from houston_shared.records import Call, ForkBody
+from houston_shared.store.bodies import Erased, VerdictGiven
 from houston_shared.store.reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
@@ -77,7 +79,6 @@ def test_a_branch_has_the_past_that_it_shares_and_its_forks(written: WrittenHome
 
 
 def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> None:
-    from houston_daemon.recorder.steps.journal import Key
     from houston_shared.records import ObservationBody, Result
     from houston_shared.store.bodies import StoredObservation
     from tests.support.written_home import stored
@@ -94,3 +95,62 @@ def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> 
     found = both(written, rollout)
     assert found.scores == (Scored(1, 41.5), Scored(3, 63.0), Scored(5, 50.0))
     assert found.best == 63.0
+
+
+GONE = {
+    "archived": ({"archive": "/a/r.zst"}, ("r was archived: its texts are in /a/r.zst.",
+                                           "houston rollout archive --read /a/r.zst")),
+    "a step erased": ({}, ("Step 2 of rollout r was erased from the journal.",
+                           "houston verdict limb")),
+    "an archive that was cut short": ({"archive": "/a/r.zst", "more": True}, ("Step 2 of", "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_rollout_whose_texts_are_gone_is_refused_also_as_the_past_of_a_branch(
+    written: WrittenHome, name: str
+) -> None:
+    how, said = GONE[name]
+    written.rollout("r")
+    seqs = [written.step("r", number) for number in (1, 2, 3)]
+    written.rollout("limb", parent="r", parent_step=2)
+    written.rollout("other", parent="r", parent_step=1)
+    body = Erased(by="person:ada", seqs=(seqs[1],), remainders=(b"",), **how)  # type: ignore[arg-type]
+    both(written, "limb")
+    written.event(Key("r"), "erased", body)
+    with Reader(written.home) as reader:
+        for make in (lambda: reader.run(traces.trace("limb")), lambda: traces.read(reader, "limb")):
+            with pytest.raises(traces.TextsGone) as told:
+                make()
+            assert said[0] in told.value.cause and said[1] in told.value.next
+            assert told.value.effect == "Nothing was judged."
+    if name != "archived":
+        both(written, "other")
+
+
+def test_a_rollout_that_is_archived_while_it_is_read_is_refused(
+    written: WrittenHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.rollout("r")
+    seq = written.step("r", 1)
+    page = traces._page
+
+    def late(rollout: str, first: int) -> Any:
+        body = Erased(by="person:ada", seqs=(seq,), remainders=(b"",), archive="/a/r.zst")
+        written.event(Key("r"), "erased", body)
+        return page(rollout, first)
+
+    monkeypatch.setattr(traces, "_page", late)
+    with Reader(written.home) as reader, pytest.raises(traces.TextsGone):
+        traces.read(reader, "r")
+
+
+def test_notes_and_verdicts_that_were_erased_leave_a_rollout_as_it_was(
+    written: WrittenHome,
+) -> None:
+    written.rollout("r")
+    written.step("r", 1)
+    said = written.event(Key("r", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
+    body = Erased(by="person:ada", seqs=(said,), remainders=(b"",))
+    written.event(Key("r"), "erased", body)
+    assert len(both(written, "r").steps) == 1

@@ -1,7 +1,8 @@
 """A rollout before a judge: every step of its own, in windows, several asked about at once.
 
 Where the observation of a step is an error the rule stands: the judge's keep becomes a mask with
-the rule's reason. Nothing is stored here, and people's verdicts are neither read nor touched.
+the rule's reason, which says so: `would_keep` finds it again. An error that comes later is for
+`verdict_order`. Nothing is stored here, and people's verdicts are neither read nor touched.
 """
 
 import asyncio
@@ -15,8 +16,11 @@ from houston_daemon.supervision.judge.asking import Asking, Decided, Desk
 from houston_daemon.supervision.judge.template import Template
 from houston_daemon.supervision.judge.windows import Planner, Window
 from houston_daemon.supervision.trace import Trace
+from houston_shared import verdict_order
 
 T = TypeVar("T")
+_OVERRULED = "; the judge would keep it"
+"""How the reason of a keep ends that became a mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ async def judge(
     found = await all_of([one(window) for window in asked])
     steps = {step: judged for decided in found for step, judged in decided.steps.items()}
     kept = [step for step in errors if step in steps and steps[step].verdict == "keep"]
-    steps |= {step: Judged("mask", f"{errors[step]}; the judge would keep it") for step in kept}
+    steps |= {step: Judged("mask", f"{errors[step]}{_OVERRULED}") for step in kept}
     undecided = {step: decided.problem for decided in found for step in decided.undecided}
     return Verdicts(
         steps=dict(sorted(steps.items())),
@@ -73,6 +77,11 @@ async def judge(
         windows=len(asked),
         shortened=sum(window.shortened for window in asked),
     )
+
+
+def would_keep(reason: str) -> bool:
+    """Whether a judge's mask with this reason is its own keep, overruled by an error."""
+    return reason.endswith(_OVERRULED) and verdict_order.names_error(reason)
 
 
 async def all_of(asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -87,6 +87,14 @@ def lines(one: Outcome, dry: bool) -> Iterator[str]:
         yield from _judged(one.judge, one.judge_changed, one.taken)
 
 
+def passed_over(rollouts: Sequence[str]) -> str:
+    """Which rollouts were left out because their texts are gone, in a sentence; empty for none."""
+    if not rollouts:
+        return ""
+    gone = f"{many(len(rollouts), 'rollout')} left out, archived or erased"
+    return f"{gone}: {', '.join(sorted(rollouts))}."
+
+
 def _judged(verdicts: Verdicts, changed: int | None, taken: Mapping[int, str]) -> Iterator[str]:
     masked = sum(said.verdict == "mask" for said in verdicts.steps.values())
     kept = len(verdicts.steps) - masked

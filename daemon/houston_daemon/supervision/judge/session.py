@@ -1,7 +1,8 @@
 """One run of `houston judge` over rollouts: read, rules, windows, judge, store.
 
 Rules come first and are stored at once. A rollout is held in memory only while it is judged; as
-many as windows may be asked about at once are under way together.
+many as windows may be asked about at once are under way together. One whose texts are gone is
+passed over: blank steps say nothing, and what was said of it stays.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from houston_daemon.supervision.judge.template import Template
 from houston_daemon.supervision.rules import catalog
 from houston_daemon.supervision.rules import verdicts as rules
 from houston_daemon.supervision.storing import MAYBE, Said, store
-from houston_daemon.supervision.trace import Trace, read
+from houston_daemon.supervision.trace import TextsGone, Trace, read
 from houston_shared.config import Loaded
 from houston_shared.config_judge import Judge
 from houston_shared.sending import send
@@ -53,6 +54,8 @@ class Session:
     done: Callable[[Outcome], None]
     """Told of each rollout as it is done."""
     cost: Cost = field(default_factory=Cost)
+    passed: list[str] = field(default_factory=list)
+    """Rollouts that were archived or erased, and therefore not judged."""
 
     async def run(self, rollouts: Sequence[str]) -> None:
         """Judge rollouts (whole ids). Raises HoustonError; what was stored until then stays."""
@@ -62,7 +65,12 @@ class Session:
         async def one(rollout: str) -> None:
             async with open_rollouts:
                 with self._turn(rollout):
-                    self.done(await self._rollout(rollout, at_once))
+                    try:
+                        outcome = await self._rollout(rollout, at_once)
+                    except TextsGone:
+                        self.passed.append(rollout)
+                        return
+                    self.done(outcome)
 
         await judging.all_of([one(rollout) for rollout in rollouts])
 

@@ -5,15 +5,11 @@ One short read. It refuses what cannot be exact: texts or ids that were erased o
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from houston_daemon.training.rows.plan import PlannedContext, PlannedStep, RolloutPlan
 from houston_shared.errors import HoustonError
 from houston_shared.records import Head, RolloutSpec
-from houston_shared.store.bodies import Erased
-from houston_shared.store.in_order import ASIDE
-from houston_shared.store.plan import Ask, Plan
-from houston_shared.store.queries import archived, lineage, progress, rollouts, steps, verdicts
+from houston_shared.store.plan import Plan
+from houston_shared.store.queries import erased, lineage, progress, rollouts, steps, verdicts
 from houston_shared.store.queries.lineage import Stretch
 from houston_shared.store.queries.progress import Fork
 from houston_shared.store.queries.rollouts import Rollout
@@ -21,9 +17,6 @@ from houston_shared.store.queries.steps import StepRow
 from houston_shared.store.queries.verdicts import Given
 from houston_shared.task import parse_task
 
-_READ = ("head", "sample", "result", "observation", "fork", "guidance", "edit")
-"""Kinds of events whose texts or ids stand in rows."""
-_CHUNK = 500
 NOTHING = "No rows were made of it."
 Elsewhere = Callable[[int], str]
 """By step, the rollout that trains it where that is another; empty where it is this one."""
@@ -39,7 +32,7 @@ def plan(rollout: str, beside: Sequence[str] = ()) -> Plan[RolloutPlan]:
     one = yield from rollouts.rollout(rollout)
     spec = yield from rollouts.spec(one)
     stretches = yield from lineage.stretches(one.id)
-    yield from _nothing_erased(one.id, stretches)
+    yield from _nothing_erased(one.id)
     found = [row for row in (yield from steps.rows(one.id)) if row.observation_seq is not None]
     _no_gap(one.id, found)
     elsewhere = yield from _elsewhere(one.id, stretches, beside)
@@ -90,7 +83,7 @@ def _contexts(
 
 
 def _given(rollout: str) -> Plan[Callable[[StepRow], Given | None]]:
-    """The verdict that counts for a step: of its current attempt, the highest source's."""
+    """The verdict that counts for a step, of its current attempt."""
     standing = yield from verdicts.standing(rollout)
 
     def of(row: StepRow) -> Given | None:
@@ -136,38 +129,7 @@ def _no_gap(rollout: str, found: Sequence[StepRow]) -> None:
             )
 
 
-def _nothing_erased(rollout: str, stretches: Sequence[Stretch]) -> Plan[None]:
+def _nothing_erased(rollout: str) -> Plan[None]:
     """Refuse a rollout with erased texts: their ids became zeros."""
-    for part in stretches:
-        if said := (yield from archived.sentence(part.rollout)):
-            cause, _, read = said.partition(" next: ")
-            raise HoustonError(cause, NOTHING, read)
-        rows = yield Ask(
-            f"SELECT body FROM events WHERE rollout = ? AND {ASIDE} AND kind = 'erased'"
-            " AND body IS NOT NULL",
-            (part.rollout,),
-        )
-        seqs = [seq for (body,) in rows for seq in msgspec.msgpack.decode(body, type=Erased).seqs]
-        step = yield from _first_erased(seqs, part.last)
-        if step is not None:
-            what = f"Step {step} of" if step else "Something of"
-            raise HoustonError(
-                f"{what} rollout {part.rollout} was erased from the journal.",
-                NOTHING,
-                f"Leave {rollout} out.",
-            )
-
-
-def _first_erased(seqs: Sequence[int], last: int) -> Plan[int | None]:
-    """The first step up to `last` of which a text was erased; 0 for the head or guidance."""
-    kinds = ",".join(f"'{kind}'" for kind in _READ)
-    for start in range(0, len(seqs), _CHUNK):
-        chunk = tuple(seqs[start : start + _CHUNK])
-        rows = yield Ask(
-            f"SELECT min(step) FROM events WHERE seq IN ({','.join('?' * len(chunk))})"
-            f" AND kind IN ({kinds}) AND step <= ?",
-            (*chunk, last),
-        )
-        if rows[0][0] is not None:
-            return int(rows[0][0])
-    return None
+    if lost := (yield from erased.gone(rollout)):
+        raise HoustonError(lost.cause, NOTHING, lost.read or f"Leave {rollout} out.")

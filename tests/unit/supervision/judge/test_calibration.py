@@ -1,0 +1,81 @@
+"""Rules and judge beside people: each counted as what it said itself, where it was asked."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.recorder.steps.journal import Key
+from houston_daemon.supervision.judge.agreement import Agreement
+from houston_daemon.supervision.judge.calibration import Calibration, calibrate, judged_by_people
+from houston_shared.records import Call
+from houston_shared.store.bodies import Erased, VerdictGiven
+from houston_shared.store.reader import Reader
+from tests.support.written_home import WrittenHome, sample
+
+FAILS = "Traceback (most recent call last):\nValueError: no\n"
+RUN = Call(id="1.0", name="run_command", arguments={"command": "python a.py"})
+ERROR = "error_observation@1: run_command python a.py: ValueError: no"
+OVERRULED = {"verdict": "mask", "reason": f"{ERROR}; the judge would keep it"}
+OWN = {"verdict": "mask", "reason": "wrong_tool: why not ls; the judge would keep it"}
+KEEPS = {"verdict": "keep", "reason": "it is sound"}
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[WrittenHome]:
+    home = WrittenHome(tmp_path / "home")
+    yield home
+    home.close()
+
+
+def judged(written: WrittenHome, rollout: str, *judge: dict[str, Any], **options: Any) -> None:
+    """A rollout of which each step is an error that people mask; with what a judge says of them."""
+    written.rollout(rollout, **options)
+    for step, said in enumerate(judge, 1):
+        written.step(rollout, step, sample(calls=(RUN,)), (FAILS,))
+        for one in ({"verdict": "mask", "by": "ada"}, {**said, "source": "judge", "by": "judge:e"}):
+            if said or one["by"] == "ada":
+                body = VerdictGiven(last=step, **one)  # type: ignore[arg-type]
+                written.event(Key(rollout, step), "verdict", body)
+
+
+def compared(written: WrittenHome) -> Calibration:
+    with Reader(written.home) as reader:
+        return calibrate(reader, reader.run(judged_by_people()))
+
+
+def test_a_keep_that_an_error_overruled_is_the_judges_own_keep(written: WrittenHome) -> None:
+    judged(written, "r", OVERRULED, OVERRULED, OWN, KEEPS, {})
+    by = compared(written).by
+    assert by["judge"] == Agreement(both=1, only_source=0, only_people=3, neither=0)
+    assert by["judge"].recall.value == 0.25, "it would have found one of four"
+    assert by["error_observation@1"].recall.value == 1.0
+    assert by["rules and judge"].recall.value == 1.0, "an error counts, whatever the judge keeps"
+
+
+def test_a_rule_is_measured_only_where_the_task_wants_it(written: WrittenHome) -> None:
+    judged(written, "on", {}, {}, task="on")
+    judged(written, "off", {}, {}, {}, task="off", rules='off = ["error_observation"]')
+    judged(written, "only", KEEPS, task="only", rules='only = ["blind_edit"]')
+    by = compared(written).by
+    assert by["error_observation@1"] == Agreement(2, 0, 0, 0)
+    assert by["null_action@1"].steps == 5
+    assert by["blind_edit@1"].steps == 6
+    assert by["all rules"] == Agreement(2, 0, 4, 0)
+    assert by["rules and judge"] == Agreement(2, 0, 4, 0), "nothing overrules that keep"
+
+
+def test_a_rollout_whose_texts_are_gone_is_left_out_and_named(written: WrittenHome) -> None:
+    judged(written, "there", OWN)
+    judged(written, "gone", OWN, OWN)
+    before = compared(written)
+    (seq,) = written.connection.execute(
+        "SELECT sample_seq FROM steps WHERE rollout = 'gone' AND step = 2"
+    ).fetchone()
+    body = Erased(by="person:ada", seqs=(seq,), remainders=(b"",), archive="/a.zst")
+    written.event(Key("gone"), "erased", body)
+    after = compared(written)
+    assert (before.rollouts, before.steps, before.passed) == (2, 3, [])
+    assert (after.rollouts, after.steps, after.passed) == (1, 1, ["gone"])
+    assert after.by["judge"] == Agreement(1, 0, 0, 0)
