@@ -22,7 +22,7 @@ from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task_rules import Rules
 
 RULES: Mapping[str, Rule] = {
-    "error_observation": Rule(1, wrong.error_observation),
+    "error_observation": Rule(2, wrong.error_observation),
     "null_action": Rule(1, wrong.null_action),
     "broken_file": Rule(1, wrong.broken_file),
     "contradicted_guidance": Rule(1, guidance.contradicted_guidance),

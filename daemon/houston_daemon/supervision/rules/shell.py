@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from houston_daemon.supervision.rules import in_place
+
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
 _ASSIGNMENT = re.compile(r"(?<!\w)([A-Za-z_]\w*)=(.*)", re.S)
 _SEPARATORS = frozenset(";&|()\n")
@@ -27,12 +29,23 @@ _LAUNCHING = ("torch.distributed", "accelerate", "deepspeed")
 """Modules that start a script which is named behind them."""
 _VALUE = re.compile(r"[\d.]+[smhd]?\Z")
 _SHOW = (
-    "awk basename cat cd cmp column curl cut date df diff dirname du echo egrep fgrep file find"
-    " free grep head htop jq less ls man more nl nvidia-smi od printf ps pwd rg sha256sum sort stat"
-    " tail tee test top tr tree true type uniq wc which xxd ["
+    "awk basename cat cd cmp column comm command curl cut date df diff dirname dmesg du echo egrep"
+    " fgrep file find free grep hash head hostname htop jobs journalctl jq less ls lsof man md5sum"
+    " more netstat nl nvidia-smi od pgrep printf ps pwd readlink realpath rg sacct seq sha256sum"
+    " sort squeue ss stat tac tail tee test top tr tree true type uniq uptime wc which whoami xxd"
+    " zcat zgrep [ [["
 )
-VIEWERS = frozenset(_SHOW.split())
-"""Programs that only show something."""
+_STEER = "sleep wait for select case done fi esac break continue set shopt unset :"
+"""Waiting, and the words of loops and choices: what stands between them says what is done."""
+VIEWERS = frozenset([*_SHOW.split(), *_STEER.split()])
+"""Programs that only show something, or wait."""
+_GIT = (
+    "show log diff status blame grep ls-files ls-tree rev-parse rev-list shortlog describe cat-file"
+    " whatchanged merge-base reflog"
+)
+_GIT_SHOWS = frozenset(_GIT.split())
+_GIT_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree"})
+_JOINS = frozenset({"&&", "||", "|", "&"})
 
 
 class Simple(NamedTuple):
@@ -45,6 +58,8 @@ class Simple(NamedTuple):
     """Where `cd` in the same command led; empty where there was none."""
     inline: str = ""
     """A program's text that is given with it: `-c`, or a here-document."""
+    after: str = ";"
+    """What joins it to the next: `&&`, `||`, `|`, `&`, or `;` for everything else."""
 
     @property
     def program(self) -> str:
@@ -72,10 +87,38 @@ class Simple(NamedTuple):
         return module
 
     @property
+    def changes(self) -> tuple[str, ...]:
+        """Paths of the files that it changes in place."""
+        return tuple(_in(self.folder, one) for one in in_place.changed(self.words) or ())
+
+    @property
+    def git(self) -> str:
+        """The subcommand of git; empty for other programs."""
+        if self.program != "git":
+            return ""
+        rest = iter(self.words[1:])
+        for word in rest:
+            if word in _GIT_VALUE:
+                next(rest, "")
+            elif not word.startswith("-"):
+                return word
+        return ""
+
+    @property
     def views(self) -> bool:
-        """Whether it only shows something."""
-        edits = self.program == "sed" and any(word.startswith("-i") for word in self.words)
-        return self.program in VIEWERS or (self.program == "sed" and not edits)
+        """Whether it only shows something, waits, or keeps a value."""
+        match self.program:
+            case "sed":
+                return in_place.changed(self.words) is None
+            case "git":
+                return self.git in _GIT_SHOWS
+            case "kill":
+                return "-0" in self.words  # it asks whether a process is there
+        return not self.words or self.program in VIEWERS
+
+    def of(self, path: str) -> str:
+        """A path as this program means it, in the workspace."""
+        return _in(self.folder, path)
 
 
 class Text(NamedTuple):
@@ -106,9 +149,10 @@ def read(command: str) -> Command:
     texts: list[Text] = []
     exported: dict[str, str] = {}
     folder = ""
-    for words, target, appended in _groups(_tokens(kept)):
+    for words, target, appended, after in _groups(_tokens(kept)):
         body = "".join(bodies[int(word[len(_MARK) :])] for word in words if word.startswith(_MARK))
         one = _simple([word for word in words if not word.startswith(_MARK)], exported, folder)
+        one = one._replace(after=after)
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
             if path:
@@ -174,8 +218,17 @@ def _tokens(text: str) -> list[str]:
         return re.findall(r"[^\s;&|()<>]+|[;&|()<>\n]+", text)
 
 
-def _groups(tokens: list[str]) -> Iterator[tuple[list[str], str, bool]]:
-    """Words of each simple command, with the file that its output goes to."""
+class _Group(NamedTuple):
+    words: list[str]
+    target: str
+    """The file that its output goes to; empty where it goes to none."""
+    appended: bool
+    after: str
+
+
+def _groups(tokens: list[str]) -> list[_Group]:
+    """Words of each simple command, in order."""
+    found: list[_Group] = []
     words: list[str] = []
     target, appended, comment, skip = "", False, False, ""
     for token in [*tokens, "\n"]:
@@ -189,14 +242,24 @@ def _groups(tokens: list[str]) -> Iterator[tuple[list[str], str, bool]]:
                 target, appended = token, skip.endswith(">>")
             skip = ""
         elif token and set(token) <= _SEPARATORS:
+            after = _join(token)
             if words:
-                yield words, target, appended
+                found.append(_Group(words, target, appended, after))
+            elif found and after != ";":  # behind a closing parenthesis
+                found[-1] = found[-1]._replace(after=after)
             words, target, appended = [], "", False
         elif token and set(token) <= set("<>&|") and set(token) & set("<>"):
             fd = words.pop() if words and words[-1] in ("1", "2") else ""
             skip = fd + token
         else:
             words.append(token)
+    return found
+
+
+def _join(token: str) -> str:
+    """How a separator joins two commands."""
+    bare = token.replace("|&", "|").strip("\n()")
+    return bare if bare in _JOINS else ";"
 
 
 def _simple(words: list[str], exported: Mapping[str, str], folder: str) -> Simple:
@@ -205,6 +268,8 @@ def _simple(words: list[str], exported: Mapping[str, str], folder: str) -> Simpl
     while words:
         if found := _ASSIGNMENT.fullmatch(words[0]):
             environment[found[1]] = found[2]
+        elif words[0] == "command" and words[1:2] in (["-v"], ["-V"]):
+            break  # it asks whether the program is there
         elif words[0] in _WRAPPERS:
             rest = words[1:]
             while rest and (rest[0].startswith("-") or _VALUE.match(rest[0])):
@@ -223,10 +288,11 @@ def _simple(words: list[str], exported: Mapping[str, str], folder: str) -> Simpl
 def _unwrapped(one: Simple) -> list[Simple]:
     """A shell that is given its commands is these commands."""
     if one.inline and one.program in ("bash", "sh", "zsh"):
-        inner = read(one.inline).simple
-        return [
-            each._replace(environment={**one.environment, **each.environment}) for each in inner
+        inner = [
+            each._replace(environment={**one.environment, **each.environment})
+            for each in read(one.inline).simple
         ]
+        return [*inner[:-1], *(each._replace(after=one.after) for each in inner[-1:])]
     return [one]
 
 

@@ -1,10 +1,10 @@
 """Rules about steps that went wrong: an error was observed, no action, a file that is broken."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from houston_daemon.supervision.attention.window import CallSeen, cut
-from houston_daemon.supervision.rules import shell
+from houston_daemon.supervision.rules import exit_codes, shell
 from houston_daemon.supervision.rules.finding import Finding
 from houston_daemon.supervision.rules.history import COMMAND, Ran, Wrote, history
 from houston_daemon.supervision.rules.jobs import Job, jobs
@@ -12,8 +12,6 @@ from houston_daemon.supervision.trace import Trace
 from houston_shared.records import Result
 from houston_shared.task_rules import Rules
 
-_NO = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "cmp", "test", "[", "pgrep", "which"})
-"""Programs whose exit code 1 is an answer and no error (POSIX)."""
 _NOT_ITS_FAULT = frozenset({"interrupted"})
 """Kinds of observations that say nothing of the action: a person or a crash cut it short."""
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.M)
@@ -24,14 +22,18 @@ _SHELL = re.compile(
     re.M,
 )
 _BROKEN = re.compile(r"^(SyntaxError|IndentationError|TabError): .*$", re.M)
+_INLINE = re.compile(r'^ *File "<(?:stdin|string)>", line', re.M)
+"""A traceback of a program that was given on the command line."""
+_STOPPED = "KeyboardInterrupt"
 _PLACE = re.compile(r'^ *File "([^"]+)", line \d+$', re.M)
 
 
 def error_observation(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """The observation is an error: a call failed, a command printed a traceback or that it could
-    not be found, or a command that was left running ended with an error later. An exit code 1 of
-    `grep`, `diff` or `test` is an answer; what a person or a crash of the daemon cut short is not
-    held against the step.
+    not be found, or a command that was left running ended with an error later. What a command only
+    shows, such as a log with another's traceback, is no error of its own; an exit code 1 of `grep`,
+    `diff` or `test` is an answer. What the agent had ended (`timeout`, `kill`, ^C), and what a
+    person or a crash of the daemon cut short, is not held against the step.
     """
     patterns = [re.compile(one, re.M) for one in settings.error_patterns]
     for record, seen in zip(trace.steps, trace.seen, strict=True):
@@ -40,12 +42,9 @@ def error_observation(trace: Trace, settings: Rules) -> Iterator[Finding]:
             if why := _wrong(call, result) or _printed(result, patterns):
                 yield Finding(record.step, f"{call.words}: {why}")
                 break
-    for job in jobs(trace):
-        if job.end is not None and _failed(job):
-            code = f"exit code {job.code} (step {job.end})"
-            yield Finding(
-                job.step, f"{cut(job.command)}: it was left running and ended with {code}"
-            )
+    for job in _failed(trace):
+        code = f"exit code {job.code} (step {job.end})"
+        yield Finding(job.step, f"{cut(job.command)}: it was left running and ended with {code}")
 
 
 def null_action(trace: Trace, settings: Rules) -> Iterator[Finding]:
@@ -94,11 +93,15 @@ def _wrong(call: CallSeen, result: Result) -> str:
     """Why a call counts as failed; empty where it does not."""
     if call.success or call.kind in _NOT_ITS_FAULT:
         return ""
-    if call.name == COMMAND and call.fields.get("exit_code") == 1 and not _raised(result.text):
-        simple = shell.read(str(call.arguments.get("command", ""))).simple
-        if simple and simple[-1].program in _NO:
+    raised = _raised(result.text)
+    if call.name == COMMAND:
+        command, code = str(call.arguments.get("command", "")), call.fields.get("exit_code")
+        if raised in ("", _STOPPED) and exit_codes.asked_for(code, command):
             return ""
-    return _raised(result.text) or cut(str(call.fields.get("error", ""))) or call.error
+        printed = result.text.partition("\n")[2]  # its first line is not the command's
+        if code == 1 and not raised and exit_codes.answers(command, printed):
+            return ""
+    return raised or cut(str(call.fields.get("error", ""))) or call.error
 
 
 def _printed(result: Result, patterns: list[re.Pattern[str]]) -> str:
@@ -108,11 +111,20 @@ def _printed(result: Result, patterns: list[re.Pattern[str]]) -> str:
             return cut(found[0])
     if result.call.name != COMMAND or result.kind != "command":
         return ""
-    command = shell.read(str(result.call.arguments.get("command", "")))
-    if command.views:  # it shows what another has printed
+    if _only_shows(shell.read(str(result.call.arguments.get("command", ""))), result.text):
         return ""
     found = _SHELL.search(result.text)
-    return _raised(result.text) or (cut(found[0]) if found else "")
+    raised = _raised(result.text)
+    return "" if raised == _STOPPED else raised or (cut(found[0]) if found else "")
+
+
+def _only_shows(command: shell.Command, text: str) -> bool:
+    """Whether an error in the text is one that another has printed: a program that is given with
+    the command names itself where it fails.
+    """
+    return not command.texts and all(
+        one.views or (one.inline and not _INLINE.search(text)) for one in command.simple
+    )
 
 
 def _raised(text: str) -> str:
@@ -124,8 +136,29 @@ def _raised(text: str) -> str:
     return cut(raised[-1]) if raised else "a traceback"
 
 
-def _failed(job: Job) -> bool:
-    """Whether a job ended with an error that nobody asked for."""
-    last = shell.read(job.command).simple
-    no = job.code == 1 and bool(last) and last[-1].program in _NO
-    return job.code not in (0, None) and not job.killed and not no
+def _failed(trace: Trace) -> Iterator[Job]:
+    """Jobs that ended with an error that nobody asked for."""
+    suspects = [job for job in jobs(trace) if job.end and job.code and not job.killed]
+    scripts = _scripts(trace) if suspects else {}
+    for job in suspects:
+        ran = "\n".join([job.command, *scripts.get(job.step, ())])
+        later = "\n".join(
+            str(value)
+            for step in trace.seen
+            if job.step <= step.step <= (job.end or 0)
+            for call in step.calls
+            for key, value in call.arguments.items()
+            if key != "content"
+        )
+        answer = job.code == 1 and exit_codes.answers(job.command, "it may have printed")
+        if not answer and not exit_codes.asked_for(job.code, ran, later):
+            yield job
+
+
+def _scripts(trace: Trace) -> Mapping[int, list[str]]:
+    """By step, the agent's own shell scripts that were run."""
+    found: dict[int, list[str]] = {}
+    for event in history(trace):
+        if isinstance(event, Ran) and event.source and event.script.endswith(".sh"):
+            found.setdefault(event.step, []).append(event.source.content)
+    return found

@@ -174,7 +174,9 @@ def stands(*said: tuple[int, Any, str], source: str = "rule", attempt: int = 1) 
     }
 
 
-ERROR = "error_observation@1: run_command make: exit code 2"
+ERROR = (
+    f"error_observation@{catalog.RULES['error_observation'].version}: run_command make: exit code 2"
+)
 
 
 def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:

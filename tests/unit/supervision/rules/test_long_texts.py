@@ -5,19 +5,27 @@ from collections.abc import Iterator
 
 import pytest
 
-from houston_daemon.supervision.rules import compute, scripts, shell, training_runs, wrong
+from houston_daemon.supervision.rules import (
+    compute,
+    exit_codes,
+    scripts,
+    shell,
+    training_runs,
+    wrong,
+)
 from houston_daemon.supervision.rules.prohibitions import allowed, forbidden
 
 PIECES = (
     "a", "a.", "./", "Error", "use ", "do not use ", "'\"`", "train_", "sh: a: ", "import from ",
     "AutoModelForLM", "pipeline(   ", "x must not be ", "Traceback (most recent call last):\n",
     '  File "a", line 1\n', "SyntaxError: x\n", "cat > x <<E\n", "CUDA_VISIBLE_DEVICES'", "$((",
+    "timeout -", "pkill ",
 )  # fmt: skip
 SIZE = 60_000
 
 
 def patterns() -> Iterator[re.Pattern[str]]:
-    for module in (compute, scripts, shell, training_runs, wrong):
+    for module in (compute, exit_codes, scripts, shell, training_runs, wrong):
         yield from (one for one in vars(module).values() if isinstance(one, re.Pattern))
 
 

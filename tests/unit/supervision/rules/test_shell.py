@@ -52,7 +52,11 @@ def test_files_of_here_documents() -> None:
 @pytest.mark.parametrize(
     ("command", "views"),
     [("cat a | grep -n x", True), ("sed -n 1,5p a", True), ("sed -i s/a/b/ a", False),
-     ("ls; python a.py", False), ("cat > a <<E\nx\nE", False)],
+     ("ls; python a.py", False), ("cat > a <<E\nx\nE", False), ("sleep 60; tail a", True),
+     ("for i in 1 2; do sleep 5; tail a; done", True), ("for i in 1; do python a; done", False),
+     ("git --no-pager -C x log", True), ("git commit -am x", False), ("kill -0 1", True),
+     ("kill 1", False), ("X=1; cat $X", True), ("sed --in-place s/a/b/ a", False),
+     ("sed -ni p a", False), ("command -v vllm", True)],
 )  # fmt: skip
 def test_what_only_shows(command: str, views: bool) -> None:
     assert shell.read(command).views is views
@@ -65,3 +69,40 @@ def test_what_only_shows(command: str, views: bool) -> None:
 )  # fmt: skip
 def test_paths_of_one_file(one: str, other: str, expected: bool) -> None:
     assert shell.same(one, other) is expected
+
+
+CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "its script is no file": ("sed -i 's|0.1|0.25|' train.py", ("train.py",)),
+    "a script of paths": ("sed -i s#a/b.json#c/d.json# train.py", ("train.py",)),
+    "a script of lines": ("sed -i '3i import os.path' train.py", ("train.py",)),
+    "several scripts": ("sed -E -i -e s@/old@/new@ --expression=2d a b.py", ("a", "b.py")),
+    "options in one": ("sed -nie p a; sed -nEe 1p -i.bak a", ("a", "a")),
+    "a script from a file": ("sed -i -f all.sed a.py", ("a.py",)),
+    "of BSD": ("sed -i '' s/a/b/ a.py", ("a.py",)),
+    "options behind": ("sed s/a/b/ -i a.py", ("a.py",)),
+    "perl": ("perl -0777 -pi -e 's/a.b/c/' a.py; perl -i.bak -pe s/a/b/ b.py", ("a.py", "b.py")),
+    "after cd": ("cd src && sed -i s/a/b/ ./train.py", ("src/train.py",)),
+    "absolute": ("sed -i s/a/b/ /x/workspace/train.py", ("train.py",)),
+    "not in place": ("sed s/a/b/ train.py; perl -pe s/a/b/ a.py; cat a.py", ()),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_files_that_are_changed_in_place(case: str) -> None:
+    command, expected = CHANGES[case]
+    assert tuple(path for one in shell.read(command).simple for path in one.changes) == expected
+
+
+JOINED: dict[str, tuple[str, list[str]]] = {
+    "a list": ("a && b || c; d", ["&&", "||", ";", ";"]),
+    "a pipeline": ("a 2>&1 | b |& c &", ["|", "|", "&"]),
+    "over lines": ("a &&\nb\nc", ["&&", ";", ";"]),
+    "in parentheses": ("(a; b) && c", [";", "&&", ";"]),
+    "of a shell": ("bash -c 'a; b' && c", [";", "&&", ";"]),
+}
+
+
+@pytest.mark.parametrize("case", JOINED)
+def test_how_commands_are_joined(case: str) -> None:
+    command, expected = JOINED[case]
+    assert [one.after for one in shell.read(command).simple] == expected

@@ -60,6 +60,63 @@ ERRORS: dict[str, tuple[Steps, dict[str, Any], dict[int, str]]] = {
     "the evaluation that the loop makes at the end": (
         [Step(finish(), call("eval", text="Error: nothing there", ok=False), added=1)], {}, {}),
     "a person's word came first": ([call("sleep", "interrupted", "[not run]", True)], {}, {}),
+    "another's traceback after a wait": ([run("sleep 60; tail -50 train.log", TRACE)], {}, {}),
+    "in a loop that waits": (
+        [run("for i in 1 2; do sleep 5; tail -5 train.log; done", TRACE)], {}, {}),
+    "until it is there": ([run("while ! grep -q x a; do sleep 5; done; cat log", TRACE)], {}, {}),
+    "after a variable": ([run("L=train.log; tail $L", TRACE)], {}, {}),
+    "in what git shows": ([run("git -C x show HEAD && git log -p; git diff", TRACE)], {}, {}),
+    "a program that prints a log": (
+        [run("python - <<'E'\nprint(open('train.log').read())\nE", TRACE)], {}, {}),
+    "a program that fails itself": (
+        [run("python - <<'E' | tail\nx\nE", TRACE.replace("/workspace/a.py", "<stdin>"))], {},
+        {1: "KeyError"}),
+    "a run after a wait": ([run("sleep 5; python a.py | tail", TRACE)], {}, {1: "KeyError"}),
+    "git runs something": ([run("git bisect run python a.py", TRACE)], {}, {1: "KeyError"}),
+    "the file is not there": ([run("test -f out.json && echo yes", "", 1)], {}, {}),
+    "it is not found": ([run("cd b && grep -q foo a && echo found", "", 1)], {}, {}),
+    "in double brackets": ([run("ls; [[ -f x ]]", "a", 1)], {}, {}),
+    "no such program": ([run("command -v vllm", "", 1)], {}, {}),
+    "no such program, in words": (
+        [run("type vllm", "bash: type: vllm: not found", 1), run("which x", "no x in (/bin)", 1)],
+        {}, {}),
+    "nor another": ([run("which x || command -v y", "", 1)], {}, {}),
+    "it gives up": ([run("test -f x || exit 1", "", 1)], {}, {}),
+    "then nothing was run": ([run("test -f x && python a.py", "", 1)], {}, {}),
+    "in a loop": ([run("for f in a b; do test -f $f && echo $f; done", "", 1)], {}, {}),
+    "then something failed": ([run("test -f x && python a.py", "no config", 1)], {}, {1: "code 1"}),
+    "something else failed": ([run("grep -q x a; python a.py", "", 1)], {}, {1: "code 1"}),
+    "what follows `or` failed": ([run("grep -q x a || make", "", 1)], {}, {1: "code 1"}),
+    "it gives up what failed": ([run("python a.py || exit 1", "", 1)], {}, {1: "code 1"}),
+    "another code than 1": ([run("test -f x && make", "", 2)], {}, {1: "code 2"}),
+    "left running, ended by name": (
+        [begin("vllm serve m", session="s"), run("pkill -f vllm"), output("", False, 143,
+         session="s")], {}, {}),
+    "left running, ended by number": (
+        [begin("python a.py", session="s"), run("kill -9 123"), output("", False, 137,
+         session="s")], {}, {}),
+    "left running, interrupted": (
+        [begin("python a.py"), call("input_in_session", "command", _input_text="\x03",
+         _session_id="main", session_id="main", running=False, exit_code=130)], {}, {}),
+    "left running for so long": (
+        [begin("timeout 600 python train.py"), output("", False, 124)], {}, {}),
+    "for so long": ([run("timeout -k 5 60 python train.py", "loss 1", 124)], {}, {}),
+    "for so long, by its script": (
+        [create("run.sh", "timeout 60 python train.py\n"), begin("bash run.sh"),
+         output("", False, 124)], {}, {}),
+    "ended by its own command": ([run("python s.py & sleep 5; kill $!; wait", "", 143)], {}, {}),
+    "nobody ended it": ([begin("python a.py"), output("", False, 143)], {}, {1: "code 143"}),
+    "out of memory": ([begin("python a.py"), output("", False, 137)], {}, {1: "code 137"}),
+    "out of memory, another was ended": (
+        [begin("python a.py", session="s"), run("pkill -9 -f vllm"), output("", False, 137,
+         session="s")], {}, {1: "code 137"}),
+    "out of memory, a softer signal": (
+        [begin("python a.py", session="s"), run("kill 123"), output("", False, 137,
+         session="s")], {}, {1: "code 137"}),
+    "ended after it had failed": (
+        [begin("vllm serve m"), output("", False, 143), run("pkill -f vllm")], {}, {1: "143"}),
+    "of itself": ([run("python a.py", "", 124)], {}, {1: "code 124"}),
+    "failed within its time": ([run("timeout 60 python a.py", "", 2)], {}, {1: "code 2"}),
 }  # fmt: skip
 
 
