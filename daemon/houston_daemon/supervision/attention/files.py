@@ -1,6 +1,7 @@
 """Signals about files: edits of what was not looked at, and long stretches without any change."""
 
 import shlex
+from collections.abc import Callable
 
 from houston_daemon.supervision.attention.window import THINKING, CallSeen, Window
 from houston_shared.task import Attention
@@ -40,14 +41,14 @@ def no_change(window: Window, limits: Attention) -> str:
     return f"no file changed in the last {_steps(count, '')}"
 
 
-def shows(call: CallSeen, path: str) -> bool:
-    """Whether a call showed something of a file."""
+def shows(call: CallSeen, path: str, same: Callable[[str, str], bool] = str.__eq__) -> bool:
+    """Whether a call showed something of a file. same: whether two paths are of one file."""
     if not call.success:
         return False
     if call.kind in ("file", "search"):
-        return call.fields.get("path") == path
+        return same(str(call.fields.get("path", "")), path)
     if call.kind == "parsed":  # it shows the text that it has saved
-        return call.fields.get("save_path") == path
+        return same(str(call.fields.get("save_path", "")), path)
     return call.kind == "command" and path.rpartition("/")[2] in _words(call)
 
 

@@ -28,7 +28,7 @@ RULES: Mapping[str, Rule] = {
     "contradicted_guidance": Rule(1, guidance.contradicted_guidance),
     "ignored_script": Rule(1, scripts.ignored_script),
     "transformers_inference": Rule(1, scripts.transformers_inference),
-    "blind_edit": Rule(1, edits.blind_edit),
+    "blind_edit": Rule(2, edits.blind_edit),
     "idle_compute": Rule(1, compute.idle_compute),
     "repeated_evaluation": Rule(1, evaluations.repeated_evaluation),
     "untimely_evaluation": Rule(1, evaluations.untimely_evaluation),

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from houston_daemon.supervision.attention.files import shows
 from houston_daemon.supervision.attention.window import THINKING, CallSeen, StepSeen
 from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.finding import Finding
 from houston_daemon.supervision.rules.history import COMMAND, host
+from houston_daemon.supervision.rules.shell import Simple
 from houston_daemon.supervision.trace import Trace
 from houston_shared.task_rules import Rules
 
-_IN_PLACE = frozenset({"sed", "perl"})
+_UNKNOWN = frozenset("$`")
+"""Characters of a path that the shell must expand first."""
 
 
 def blind_edit(trace: Trace, settings: Rules) -> Iterator[Finding]:
@@ -20,28 +23,28 @@ def blind_edit(trace: Trace, settings: Rules) -> Iterator[Finding]:
     written the whole file is one. Steps that only think are left out of account; new files, and
     lines that are appended, are no edits.
     """
+    first = trace.task.hosts[0]
     for at, step in enumerate(trace.seen):
-        for path, place in _edited(step, settings.blind_replacements):
-            if not _looked(trace.seen, at, path, place, settings.blind_edit_steps):
+        for path, place in _edited(step, settings.blind_replacements, first):
+            here = _on(trace.seen[:at], place, first)
+            if not _looked(here, path, settings.blind_edit_steps):
                 before = settings.blind_edit_steps
                 said = "the step" if before == 1 else f"the {before} steps"
                 yield Finding(step.step, f"{path} was changed and not looked at in {said} before")
                 break
 
 
-def _looked(seen: Sequence[StepSeen], at: int, path: str, place: str, window: int) -> bool:
-    """Whether a step of the window shows the file as it is when step number `at` begins."""
-    left = window
-    for step in reversed(seen[:at]):
-        acts = [call for call in step.calls if call.name not in THINKING]
-        if not acts:
-            continue
-        if left == 0:
-            return False
-        left -= 1
-        for call in reversed(acts):
-            if host(call) != place:
-                continue
+def _on(seen: Sequence[StepSeen], place: str, first: str) -> Iterator[list[CallSeen]]:
+    """Steps that do something, the newest first: of each, what it did on one host."""
+    for step in reversed(seen):
+        if acts := [call for call in step.calls if call.name not in THINKING]:
+            yield [call for call in acts if host(call, first) == place]
+
+
+def _looked(before: Iterator[list[CallSeen]], path: str, window: int) -> bool:
+    """Whether a step of the window shows the file as it is behind them."""
+    for calls in islice(before, window):
+        for call in reversed(calls):
             if _shows(call, path):
                 return True
             if any(shell.same(path, one) for one in _changed(call, replaced=True)):
@@ -49,10 +52,10 @@ def _looked(seen: Sequence[StepSeen], at: int, path: str, place: str, window: in
     return False
 
 
-def _edited(step: StepSeen, replaced: bool) -> Iterator[tuple[str, str]]:
+def _edited(step: StepSeen, replaced: bool, first: str) -> Iterator[tuple[str, str]]:
     """Files that were there and that a step changed, each with its host."""
     for call in step.calls:
-        yield from ((path, host(call)) for path in _changed(call, replaced))
+        yield from ((path, host(call, first)) for path in _changed(call, replaced))
 
 
 def _changed(call: CallSeen, replaced: bool) -> Iterator[str]:
@@ -62,18 +65,25 @@ def _changed(call: CallSeen, replaced: bool) -> Iterator[str]:
     if call.fields.get("change") in kinds:
         yield str(call.fields.get("path", ""))
     if call.name == COMMAND:
-        for one in shell.read(str(call.arguments.get("command", ""))).simple:
-            if one.program in _IN_PLACE and not one.views and "-i" in " ".join(one.words):
-                yield from (word for word in one.words[2:] if "." in word.rpartition("/")[2][1:-1])
+        for one in _simple(call):
+            yield from (path for path in one.changes if not _UNKNOWN & set(path))
 
 
 def _shows(call: CallSeen, path: str) -> bool:
     """Whether a call showed the file: all of it as it was written, or, where a run of it failed,
-    where it fails.
+    where it fails. What a command shows before it changes the file is not how it is then.
     """
     if call.fields.get("change"):
-        return call.fields["change"] != "edited" and shows(call, path)
-    command = call.kind == "command"
-    if command and any(shell.same(path, one) for one in _changed(call, replaced=True)):
-        return False
-    return shows(replace(call, success=True) if command else call, path)
+        return call.fields["change"] != "edited" and shows(call, path, shell.same)
+    if call.kind != "command":
+        return shows(call, path, shell.same)
+    simple = _simple(call)
+    changes = [at for at, one in enumerate(simple) if any(shell.same(path, p) for p in one.changes)]
+    if not changes:
+        return shows(replace(call, success=True), path)
+    behind = [one for one in simple[changes[-1] + 1 :] if one.views]
+    return any(shell.same(path, one.of(word)) for one in behind for word in one.words[1:])
+
+
+def _simple(call: CallSeen) -> tuple[Simple, ...]:
+    return shell.read(str(call.arguments.get("command", ""))).simple

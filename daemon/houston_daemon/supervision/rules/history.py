@@ -24,7 +24,7 @@ class Wrote:
 
     step: int
     host: str
-    """The host that the call names; empty for the first."""
+    """Empty for the first."""
     path: str
     content: str
     """All of it, or what is known of it."""
@@ -69,17 +69,19 @@ Files = dict[tuple[str, str], Wrote]
 def history(trace: Trace) -> list[Event]:
     """Everything that was written and run."""
     files: Files = {}
+    first = trace.task.hosts[0]
     return [
         event
         for record, seen in zip(trace.steps, trace.seen, strict=True)
         for result, call in zip(record.results, seen.calls, strict=True)
-        for event in _events(record.step, call, result, files)
+        for event in _events(record.step, call, result, host(call, first), files)
     ]
 
 
-def host(call: CallSeen) -> str:
-    """The host that a call names; empty for the first."""
-    return str(call.arguments.get("host", ""))
+def host(call: CallSeen, first: str = "") -> str:
+    """The host that a call names; empty for the first, whose name is `first`."""
+    name = str(call.arguments.get("host", ""))
+    return "" if name == first else name
 
 
 def follow(events: list[Event], fault: Callable[[Wrote], str]) -> Iterator[Finding]:
@@ -101,10 +103,10 @@ def follow(events: list[Event], fault: Callable[[Wrote], str]) -> Iterator[Findi
                     yield Finding(event.step, f"runs {path} of step {step}, which {why}")
 
 
-def _events(step: int, call: CallSeen, result: Result, files: Files) -> Iterator[Event]:
+def _events(step: int, call: CallSeen, result: Result, place: str, files: Files) -> Iterator[Event]:
     if call.name == COMMAND and call.kind == "command":
         text = str(call.arguments.get("command", ""))
-        command, place = shell.read(text), host(call)
+        command = shell.read(text)
         for one in command.texts:
             before = files.get((place, one.path)) if one.appended else None
             content = (before.content if before else "") + one.content
@@ -115,7 +117,7 @@ def _events(step: int, call: CallSeen, result: Result, files: Files) -> Iterator
             yield ran
             yield from _inside(ran, files)
     elif call.success and call.fields.get("change"):
-        yield _written(step, call, files)
+        yield _written(step, call, place, files)
 
 
 def _inside(ran: Ran, files: Files) -> Iterator[Ran]:
@@ -136,15 +138,14 @@ def _source(host: str, script: str, files: Files) -> Wrote | None:
     return next((one for one in there if shell.same(one.path, script)), None)
 
 
-def _written(step: int, call: CallSeen, files: Files) -> Wrote:
+def _written(step: int, call: CallSeen, place: str, files: Files) -> Wrote:
     path = shell.normal(str(call.fields.get("path", "")))
     put, how = str(call.arguments.get("content", "")), str(call.fields["change"])
-    key = (host(call), path)
-    before = files.get(key)
+    before = files.get((place, path))
     content = put
     if how == "edited":
         content = _edited(before.content if before else None, call, put)
-    return _kept(Wrote(step, key[0], path, content, put, how), files)
+    return _kept(Wrote(step, place, path, content, put, how), files)
 
 
 def _kept(wrote: Wrote, files: Files) -> Wrote:
