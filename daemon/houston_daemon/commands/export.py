@@ -31,6 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="folder to write (exports/ of the home)"
     )
     parser.add_argument("--parquet", action="store_true", help="data.parquet, not data.jsonl")
+    parser.add_argument(
+        "--as-named", action="store_true", help="rollouts in the order of R…, not by id"
+    )
     row_arguments(parser)
     recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
     parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
@@ -90,7 +93,8 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     secret_values.install(loaded.config)
     choose_format(arguments.format, arguments.parquet)
     with Reader(loaded.home) as reader:
-        ids = reader.run(chosen(selecting.selection(arguments), "Nothing was exported."))
+        asked_for = selecting.selection(arguments)
+        ids = reader.run(chosen(asked_for, "Nothing was exported.", arguments.as_named))
     asked = Asked(
         rollouts=tuple(ids),
         format=arguments.format,

@@ -95,6 +95,17 @@ def test_by_task_by_group_and_twice(ready: Ready, tmp_path: Path) -> None:
     assert "Another export lies" in other.stderr and "--force" in other.stderr
 
 
+def test_rows_stand_as_rollouts_are_named_where_that_is_asked_for(
+    ready: Ready, tmp_path: Path
+) -> None:
+    for at, ids in enumerate(([ready.first, ready.second], [ready.second, ready.first])):
+        words = [*ids, "--as-named", "--format", "trl", "--out", str(tmp_path / str(at))]
+        ready.told(*words)
+        rows = [one["rollout"] for one in data(tmp_path / str(at))]
+        assert list(dict.fromkeys(rows)) == ids
+        assert not ready.told(*words)["written"]
+
+
 def test_without_a_folder_it_lies_in_the_home(ready: Ready) -> None:
     told = ready.told(ready.first, "--format", "raw")
     assert Path(told["folder"]).parent == ready.station.home / "exports"

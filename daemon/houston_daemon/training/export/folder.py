@@ -35,7 +35,7 @@ class Asked:
     """What is to be exported, and how."""
 
     rollouts: tuple[str, ...]
-    """Whole ids, sorted (`queries.selection`)."""
+    """Whole ids, in the order of their rows (`queries.selection`)."""
     format: str = "trl"
     rows: RowOptions = field(default_factory=RowOptions)
     recipe: Recipe = field(default_factory=Recipe)

@@ -23,8 +23,8 @@ class Selection(NamedTuple):
         return any(self)
 
 
-def chosen(selection: Selection, effect: str) -> Plan[list[str]]:
-    """Whole ids of what was asked for, sorted, each once.
+def chosen(selection: Selection, effect: str, as_named: bool = False) -> Plan[list[str]]:
+    """Whole ids of what was asked for, sorted or, where ids are named, `as_named`; each once.
 
     Of a task, a group or everything those that never had a step are passed over. effect: what was
     not done, for the HoustonError where nothing is meant, or more than one.
@@ -49,4 +49,4 @@ def chosen(selection: Selection, effect: str) -> Plan[list[str]]:
     if not found:
         what = f"the task {task!r}" if task else f"the group {group!r}" if group else "this home"
         raise HoustonError(f"No rollout of {what} has a step.", effect, "houston rollout list")
-    return sorted(set(found))
+    return list(dict.fromkeys(found)) if names and as_named else sorted(set(found))
