@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from houston_daemon.training.experiment import conduct, recipe, report
-from houston_daemon.training.experiment.run import prepare
+from houston_daemon.training.experiment.run import other_recipe, prepare, require
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
@@ -38,7 +38,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Run what is not done yet, and say where the report is."""
     file = recipe.find(arguments.recipe)
     folder = (arguments.out or Path("experiments") / recipe.read(file).name).absolute()
-    prepare(file, folder, arguments.resume or arguments.report, sys.argv[1:])
+    if arguments.report:
+        require(folder)
+    else:
+        prepare(file, folder, arguments.resume, sys.argv[1:])
+    if other_recipe(file, folder):
+        out.note(f"{file} differs from the recipe that {folder} keeps: the kept one counts.")
     opened = conduct.opened(folder, out.note, arguments.seeds)
     signal.signal(signal.SIGTERM, _end)  # as Ctrl-C: the daemon is stopped, the rest is resumed
     if arguments.report:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.experiment import conduct
+from houston_daemon.training.experiment import conduct, orders
 from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
 from houston_shared.store.queries import rollouts
 
@@ -72,7 +72,16 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
         last = houston(*words, "--resume")
         told = last.communicate(timeout=200)
         assert last.returncode == 0, told[1]
+    assert "differs" not in told[1]
     assert Path(told[0].strip()) == run / "report" / "report.md"
+    assert (run / "orders.toml").read_bytes() == orders.PACKAGED.read_bytes()
+    about = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert about["commands"] == [about["command"], f"{about['command']} --resume"]
+    recipe.write_text(recipe.read_text().replace("held_out = 4", "held_out = 5"))
+    report = houston(*words, "--report")
+    told = report.communicate(timeout=60)
+    assert report.returncode == 0
+    assert f"{recipe} differs from the recipe that {run} keeps: the kept one counts" in told[1]
     text = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"`houston {' '.join(words)}`" in text
     assert "0 of 4, 0% [0%, 49%]" in text
@@ -80,3 +89,12 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
     found = ground.read(rollouts.all_rollouts())
     assert [one.state for one in found] == ["finished"] * 4
     assert all(len(ground.guidance(one.id)) == 1 for one in found)
+
+
+def test_a_report_of_no_run_makes_none(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    asked = houston("experiment", "small", "--out", str(folder), "--report")
+    told = asked.communicate(timeout=60)
+    assert asked.returncode == 2
+    assert f"There is no run of an experiment in {folder}." in told[1]
+    assert not folder.exists()

@@ -1,13 +1,20 @@
 """Orders: what is measured was never trained, and what counts as following one."""
 
+import json
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from houston_daemon.training.experiment import orders
-from houston_daemon.training.experiment.orders import Order, draw, follows, read
+from houston_daemon.rollout.system_prompt import system_prompt, task_message
+from houston_daemon.training.experiment import order_tasks, orders
+from houston_daemon.training.experiment.endpoint import Conversation
+from houston_daemon.training.experiment.obedient import Obedient
+from houston_daemon.training.experiment.orders import Order, Vocabulary, draw, follows, read
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Call
+from houston_shared.task import load_task
 
 OPEN = Order("Open the file notes/plan.md first.", "open", True, "open_file",
              {"path": "notes/plan.md"})  # fmt: skip
@@ -65,8 +72,79 @@ def test_every_place_of_a_phrase_is_filled_and_a_seed_draws_the_same() -> None:
     drawn = draw(known, "held_out", 80, 3)
     assert not [one for one in drawn if "$" in f"{one.text}{one.arguments}"]
     assert drawn == draw(known, "held_out", 80, 3) != draw(known, "held_out", 80, 4)
-    with pytest.raises(ConfigurationError, match="no 100000 different orders"):
-        draw(read(), "held_out", 100_000, 1)
+    few = msgspec.structs.replace(known.held_out, phrases={"list": known.held_out.phrases["list"]})
+    with pytest.raises(ConfigurationError, match="no 25 different orders"):
+        draw(msgspec.structs.replace(known, held_out=few), "held_out", 25, 1)
+
+
+def test_no_call_is_ordered_twice_as_long_as_its_kind_has_others() -> None:
+    known = read()
+    measured = draw(known, "held_out", 40, 1)
+    assert len({call_of(one) for one in measured}) == 40
+    more = [one for one in draw(known, "held_out", 100, 1) if one.kind == "list"]
+    folders = len(known.held_out.folders)
+    assert len({call_of(one) for one in more[:folders]}) == folders
+    assert len({one.text for one in more}) == len(more) > folders
+
+
+def call_of(order: Order) -> str:
+    return json.dumps([order.tool, order.arguments])
+
+
+def test_what_is_measured_is_in_no_text_of_the_tasks_and_in_no_plan_of_the_agent(
+    tmp_path: Path,
+) -> None:
+    known = read()
+    drawn = draw(known, "train", 96, 1)
+    settings = {"steps": 11, "answer_tokens": 64, "temperature": 0.7, "sandbox": "none"}
+    plan = own_plan(known.train)
+    texts = [one.text for one in drawn] + plan
+    for seed in range(8):  # a seed draws the instructions
+        written = order_tasks.write(
+            tmp_path / str(seed), f"train-{seed}-1", known.train, drawn, seed, settings
+        )
+        task = load_task(written).task
+        texts += [task_message(task.instructions, task), system_prompt(task)]
+        for file in (written.parent / "workspace").rglob("*"):
+            texts += [str(file.relative_to(written.parent)), *read_lines(file)]
+    assert not [(word, text) for text in texts for word in measured_in(known.held_out, text)]
+    assert measured_in(known.held_out, "Let us begin with README.md") == ["README.md"]
+    assert measured_in(known.held_out, "look into scans/ now") == ["scans"]
+
+
+def test_no_program_that_is_measured_is_run_in_training() -> None:
+    known = read()
+    run = [json.loads(one).get("command", "") for one in own_plan(known.train)]
+    trained = {one.split()[0] for one in (*known.train.commands, *run) if one}
+    assert trained >= {"ls", "du", "grep"}
+    assert not trained & {one.split()[0] for one in known.held_out.commands}
+
+
+def test_the_agents_own_plan_follows_from_place_and_step() -> None:
+    words = read().train
+    assert own_plan(words, "train-1-1:3") == own_plan(words, "train-1-1:3")
+    assert own_plan(words, "train-1-1:3") != own_plan(words, "train-1-1:4")
+
+
+def own_plan(words: Vocabulary, place: str = "train-1-1:1") -> list[str]:
+    """The arguments of what the agent does by itself in 60 steps."""
+    agent = Obedient((), words, 100, lambda seen: place)
+    head = ({"role": "user", "content": "Look."},)
+    answer = {"role": "assistant", "content": "", "tool_calls": []}
+    observed = {"role": "tool", "content": "ok"}
+    turns = [agent(Conversation((*head, *(answer, observed) * step))) for step in range(60)]
+    return [json.dumps(dict(one.arguments)) for one in turns]
+
+
+def measured_in(words: Vocabulary, text: str) -> list[str]:
+    """What of a part's files, folders, words and commands stands in a text."""
+    plain = [one for one in words.commands if "$" not in one]
+    things = (*words.names, *words.folders, *words.words, *plain)
+    return [one for one in things if re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.]*\w)", text)]
+
+
+def read_lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
 
 
 def test_a_vocabulary_whose_parts_share_a_word_is_refused(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_rollouts_that_failed_are_no_measurement_and_are_begun_anew(tmp_path: Pa
 
     stages = Stages(tmp_path, lambda line: None)
     for _ in range(2):
-        with pytest.raises(Spoiled, match="1 of 4 rollouts did not finish, r-1 because"):
+        with pytest.raises(Spoiled, match="1 of 4 rollouts do not count, r-1 because"):
             stages.run("one", failing)
     assert made == ["a", "a"]
     assert stages.done("one") is None

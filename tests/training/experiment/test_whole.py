@@ -14,7 +14,10 @@ from houston_daemon.training.experiment import conduct, learning, measuring, rep
 from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
 from houston_daemon.training.experiment.orders import draw
 from houston_daemon.training.experiment.run import Run, prepare
+from houston_shared.store import step_view
+from houston_shared.store.queries import rollouts as queries
 from tests.support.small_tokenizer import small_tokenizer
+from tests.training.experiment.test_orders import measured_in
 
 RECIPE = """
 name = "whole"
@@ -133,11 +136,19 @@ def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
 def test_orders_are_followed_at_the_next_step(run: Run) -> None:
     for rollout in rollouts(run, "guided", "orders"):
         said = run.ground.guidance(rollout)
-        assert len(said) == 3
+        assert [one.step for one in said] == [1, 2, 3]
         steps = {one.step: one for one in run.ground.steps(rollout)}
         for one in said:
             assert steps[one.step + 1].sample.thought.startswith("The person comes first")
     assert not [g for one in rollouts(run, "alone", "orders") for g in run.ground.guidance(one)]
+
+
+def test_what_is_measured_stands_in_nothing_that_is_learned_from(run: Run) -> None:
+    for rollout in rollouts(run, "guided", "orders") + rollouts(run, "alone", "orders"):
+        row = run.ground.read(queries.rollout(rollout))
+        texts = [repr(run.ground.read(queries.head(row)))]
+        texts += [step_view.seen(one) + repr(one.sample.calls) for one in run.ground.steps(rollout)]
+        assert not [word for text in texts for word in measured_in(run.orders.held_out, text)]
 
 
 def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_arm(
@@ -151,10 +162,10 @@ def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_
     }
     trained = {arm: one["counts"]["trained"] for arm, one in made.items()}
     assert trained["without-masking"] > trained["full"] > trained["without-interaction"] > 0
-    data = run.folder / made["full"]["folder"] / "data.jsonl"
-    assert "real_user" not in "".join(
-        json.loads(line)["rollout"] for line in data.read_text().splitlines()
-    )
+    data = run.folder / made["without-masking"]["folder"] / "data.jsonl"
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    begun = list(stage(run, "sample-guided")["rollouts"])
+    assert list(dict.fromkeys(one["rollout"] for one in lines)) == begun
 
 
 def test_the_report_says_what_came_out_and_how_to_get_it_again(run: Run) -> None:
@@ -175,12 +186,6 @@ def test_the_report_says_what_came_out_and_how_to_get_it_again(run: Run) -> None
 
 
 def test_what_is_done_is_not_done_again(run: Run) -> None:
-    before = len(run.ground.read(_every()))
+    before = len(run.ground.read(queries.all_rollouts()))
     conduct.sample(run, run.recipe.arms)
-    assert len(run.ground.read(_every())) == before
-
-
-def _every() -> Any:
-    from houston_shared.store.queries import rollouts
-
-    return rollouts.all_rollouts()
+    assert len(run.ground.read(queries.all_rollouts())) == before

@@ -26,11 +26,16 @@ SAMPLED: dict[Arm, str] = {
 
 
 def rows(run: Run, arm: Arm, begun: Begun) -> dict[str, Any]:
-    """Export the rows of what was sampled for an arm; where they are, and the manifest's counts."""
-    some = sorted((run.stages.done(f"sample-{SAMPLED[arm]}") or {"rollouts": {}})["rollouts"])
+    """Export the rows of what was sampled for an arm; where they are, and the manifest's counts.
+
+    They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
+    seed trains in follows from where rows stand.
+    """
+    some = list((run.stages.done(f"sample-{SAMPLED[arm]}") or {"rollouts": {}})["rollouts"])
     dialect = str(run.recipe.model.engine.get("dialect", "chatml-json"))
     out = run.folder / "rows" / arm
-    words = ["export", *some, "--format", "trl", "--out", str(out), "--leave-out", "--force"]
+    words = ["export", *some, "--as-named", "--format", "trl", "--out", str(out)]
+    words += ["--leave-out", "--force"]
     words += ["--dialect", dialect, "--tokenizer", str(_tokenizer(run))]
     words += ["--window", str(window(run)), "--json"]
     if arm == "without-masking":

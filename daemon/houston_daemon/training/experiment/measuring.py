@@ -7,10 +7,9 @@ with the same seed the same orders.
 from functools import partial
 from typing import Any
 
-from houston_daemon.training.experiment import obedience, orders, world_tasks
+from houston_daemon.training.experiment import obedience, orders, serving, world_tasks
 from houston_daemon.training.experiment.run import MODEL, Run
 from houston_daemon.training.experiment.stages import Begun
-from houston_shared.errors import HoustonError
 from houston_shared.policy_names import BASE
 
 SECONDS = 1e6
@@ -19,17 +18,11 @@ SECONDS = 1e6
 
 def measure(run: Run, policy: str, seed: int, begun: Begun) -> dict[str, Any]:
     """Have new rollouts sample with `policy` ("" for the base), run them, read how they went."""
-    words = ("policy", "activate", policy or BASE, "--engine", MODEL)
-    run.ground.run(*words, "--wait", f"{run.seconds:.0f}", seconds=run.seconds + 60)
+    serving.activate(run, policy or BASE)
     worlds = _begin_worlds(run, begun)
     told = _begin_orders(run, begun, seed)
     ended = run.ground.wait([*worlds, *told], run.seconds)
-    if other := [one for one in ended if one.policy != policy]:
-        raise HoustonError(
-            f"Rollout {other[0].id} sampled with {other[0].policy or BASE}, not {policy or BASE}.",
-            "The arm was not measured.",
-            f"HOUSTON_HOME={run.ground.home.path} houston policy list",
-        )
+    serving.check(ended, policy)
     histories = run.ground.scores(list(worlds))
     measured = [
         {

@@ -1,8 +1,9 @@
 """How often an agent does next what a person just said: real rollouts, one message each.
 
 A rollout of the held-out vocabulary is started, one order is said to it before its first step ends,
-and the action after the step at which it was delivered is compared with the order. Which policy the
-engine serves is the caller's business.
+and the action after the step at which it was delivered is compared with the order. An order that
+was never heard, or after which there was no step, was not tested and counts nowhere. Which policy
+the engine serves is the caller's business.
 """
 
 import json
@@ -15,8 +16,9 @@ from typing import Any
 from houston_daemon.training.experiment import order_tasks, statistics
 from houston_daemon.training.experiment.annotator import AUTHOR
 from houston_daemon.training.experiment.orders import Order, Orders, Part, as_json, draw, follows
-from houston_daemon.training.experiment.own_home import OwnHome
+from houston_daemon.training.experiment.own_home import OwnHome, Spoiled
 from houston_daemon.training.experiment.stages import Begun
+from houston_shared.errors import HoustonError
 
 A_TASK = 24
 """Most orders whose files share a workspace."""
@@ -26,7 +28,7 @@ STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One order and what was done next."""
+    """One order and what was done next: the facts, or that there are none."""
 
     order: Order
     rollout: str
@@ -34,7 +36,8 @@ class Heard:
     """The step after which it was heard; None where it never was."""
     call: str
     """The next action's first call as JSON; empty where there was none."""
-    followed: bool
+    followed: bool | None
+    """None where no step came after it: nothing was tested."""
 
 
 def tasks(
@@ -66,7 +69,8 @@ def begin(
     """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
 
     settings: `answer_tokens`, `temperature`, `sandbox`. begun: keeps what was started, so that a
-    measurement that goes on starts and says nothing twice.
+    measurement that goes on starts and says nothing twice. Raises Spoiled where a rollout ended
+    before anything was said to it: the daemon went on while nobody was here.
     """
     some = draw(orders, "held_out", count, seed)
     found: dict[str, Order] = {}
@@ -75,9 +79,18 @@ def begin(
         ids = begun.get(task.parent.name, make) if begun else make()
         for rollout, order in zip(ids, chunk, strict=True):
             if not ground.guidance(rollout):
-                ground.say(rollout, order.text, AUTHOR)
+                _say(ground, rollout, order, len(some))
             found[rollout] = order
     return found
+
+
+def _say(ground: OwnHome, rollout: str, order: Order, of: int) -> None:
+    try:
+        ground.say(rollout, order.text, AUTHOR)
+    except HoustonError as refused:
+        if not ground.ended(rollout):
+            raise
+        raise Spoiled(1, of, rollout, "it ended before its order was said") from refused
 
 
 def heard(ground: OwnHome, begun: Mapping[str, Order]) -> list[Heard]:
@@ -89,15 +102,20 @@ def _heard(ground: OwnHome, rollout: str, order: Order) -> Heard:
     said = [one for one in ground.guidance(rollout) if one.text == order.text]
     step = said[0].step if said else None
     if step is None:
-        return Heard(order, rollout, None, "", False)
+        return Heard(order, rollout, None, "", None)
     after = [one for one in ground.steps(rollout) if one.step == step + 1]
-    calls = after[0].sample.calls if after else ()
+    if not after:
+        return Heard(order, rollout, step, "", None)
+    calls = after[0].sample.calls
     first = json.dumps({"name": calls[0].name, "arguments": calls[0].arguments}) if calls else ""
     return Heard(order, rollout, step, first, follows(order, calls))
 
 
 def result(found: Sequence[Heard]) -> dict[str, Any]:
-    """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others."""
+    """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others.
+
+    `of` counts the orders that were tested, `untested` the others.
+    """
     parts = {
         "all": list(found),
         "known kinds, other words": [one for one in found if one.order.known],
@@ -114,6 +132,12 @@ def result(found: Sequence[Heard]) -> dict[str, Any]:
 
 
 def _share(some: Sequence[Heard]) -> dict[str, Any]:
-    followed = sum(one.followed for one in some)
-    share = statistics.wilson(followed, len(some))
-    return {"followed": followed, "of": len(some), "low": share.low, "high": share.high}
+    tested = [one.followed for one in some if one.followed is not None]
+    share = statistics.wilson(sum(tested), len(tested))
+    return {
+        "followed": sum(tested),
+        "of": len(tested),
+        "untested": len(some) - len(tested),
+        "low": share.low,
+        "high": share.high,
+    }

@@ -1,13 +1,13 @@
 """A scripted agent that does what people say at once, and otherwise goes on with its own plan.
 
 It samples the rollouts from which obedience is learned. It is given the orders with the calls that
-follow them; it reads no language.
+follow them; it reads no language. Its own plan follows from a rollout's place and the step, so that
+no two rollouts are alike and another run does the same.
 """
 
-import json
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from houston_daemon.training.experiment.endpoint import Conversation, Turn
@@ -18,14 +18,24 @@ _MAIN = ("path", "file_path", "file_name", "dir_path", "command", "search_term")
 
 
 class Obedient:
-    """See the module. seconds: how long each sample takes, so that people can speak between."""
+    """See the module.
+
+    place: what tells a conversation's rollout from others, the same in another run. seconds: how
+    long each sample takes, so that people can speak between.
+    """
 
     def __init__(
-        self, orders: Iterable[Order], words: Vocabulary, steps: int, seconds: float = 0.0
+        self,
+        orders: Iterable[Order],
+        words: Vocabulary,
+        steps: int,
+        place: Callable[[Conversation], str],
+        seconds: float = 0.0,
     ) -> None:
         self._calls = {order.text: order for order in orders}
         self._words = words
         self._steps = steps
+        self._place = place
         self._seconds = seconds
 
     def __call__(self, seen: Conversation) -> Turn:
@@ -43,13 +53,13 @@ class Obedient:
         """Its own plan: a look at the workspace first, then at this and that."""
         if seen.step == 1:
             return Turn("I begin with an overview.", "list_files", {"path": "."})
-        source = random.Random(json.dumps(seen.messages[-1]))
+        source = random.Random(f"{self._place(seen)}:{seen.step}")
         name = source.choice(self._words.names)
         folder, word = source.choice(self._words.folders), source.choice(self._words.words)
         name_call: tuple[str, Mapping[str, Any]] = source.choice(
             (
                 ("list_files", {"path": "."}),
-                ("run_command", {"command": f"ls {folder}"}),
+                ("run_command", {"command": f"du -sh {folder}"}),
                 ("run_command", {"command": f"grep -rl {word} ."}),
                 ("think", {"thought": f"{name} may say more about {word}."}),
             )

@@ -5,9 +5,11 @@ phrase, so that what is measured was never trained. This module knows texts and 
 rollout and asks no model.
 """
 
+import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +24,8 @@ PACKAGED = Path(__file__).parents[2] / "demo" / "experiments" / "orders.toml"
 Part = Literal["train", "held_out"]
 _PLACES = ("dir_path", "path", "file_path")
 """Arguments that say where."""
-_AGAIN = 1_000
-"""Orders drawn before, in a row, after which there are no others."""
+_TRIES = 100
+"""Draws of one order: a kind that gives nothing new in so many is used up."""
 _PLACE = re.compile(r"\$([a-z]+)")
 
 
@@ -89,21 +91,39 @@ def _disjoint(one: Sequence[str], other: Sequence[str], what: str, path: Path) -
 def draw(orders: Orders, part: Part, count: int, seed: int) -> list[Order]:
     """`count` different orders of a part; kinds take turns, the same seed draws the same ones.
 
-    Raises ConfigurationError when the vocabulary has not so many.
+    No call is ordered twice as long as its kind has others; then it is, in other words. Raises
+    ConfigurationError when the vocabulary has not so many.
     """
     source = random.Random(f"{seed}:{part}:orders")
     words: Vocabulary = getattr(orders, part)
     drawn: dict[str, Order] = {}
-    kinds = sorted(words.phrases)
-    turn = again = 0
-    while len(drawn) < count and again < _AGAIN:
-        order = _one(orders, words, kinds[turn % len(kinds)], source)
-        again = again + 1 if order.text in drawn else 0
-        drawn.setdefault(order.text, order)
-        turn += 1
+    calls: set[str] = set()
+    turns = deque(sorted(words.phrases))
+    while turns and len(drawn) < count:
+        kind = turns.popleft()
+        some = (_one(orders, words, kind, source) for _ in range(_TRIES))
+        if (order := _new(some, drawn, calls)) is not None:
+            drawn[order.text] = order
+            calls.add(_call(order))
+            turns.append(kind)
     if len(drawn) < count:
         raise ConfigurationError(f"The vocabulary has no {count} different orders of {part}.")
     return list(drawn.values())
+
+
+def _new(some: Iterable[Order], texts: Container[str], calls: Container[str]) -> Order | None:
+    """The first with a call that was not drawn, else in words that were not; None for neither."""
+    reworded = None
+    for order in some:
+        if order.text not in texts:
+            if _call(order) not in calls:
+                return order
+            reworded = reworded or order
+    return reworded
+
+
+def _call(order: Order) -> str:
+    return json.dumps([order.tool, order.arguments], sort_keys=True)
 
 
 def _one(orders: Orders, words: Vocabulary, kind: str, source: random.Random) -> Order:

@@ -23,6 +23,8 @@ from houston_shared.store.reader import Reader
 from houston_shared.wire import GiveVerdicts, Guide, JudgedSteps
 
 OVER = ("finished", "failed", "cancelled")
+ENDS_BY_ITSELF = ("engine", "host-away")
+"""Owners of pauses that the daemon ends when engine or host is back."""
 _LOOK_SECONDS = 0.2
 _HEAD = (
     "[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {at_once}\n\n[hosts]\ngpus = {gpus}\n"
@@ -32,13 +34,13 @@ _TOLD = 600
 
 
 class Spoiled(HoustonError):
-    """Rollouts of a stage failed or were cancelled: what they gave is no measurement."""
+    """What some rollouts of a stage gave is no measurement: the stage begins anew next time."""
 
     def __init__(self, count: int, of: int, first: str, reason: str) -> None:
         super().__init__(
-            f"{count} of {of} rollouts did not finish, {first} because: {reason}",
+            f"{count} of {of} rollouts do not count, {first} because: {reason}",
             "The stage counts for nothing.",
-            "Once it is mended, the same command with --resume samples the stage anew.",
+            "Once it is mended, the same command with --resume begins the stage anew.",
         )
 
 
@@ -137,8 +139,8 @@ class OwnHome:
     ) -> list[rollouts.Rollout]:
         """Wait until all of them have ended; `look` is called again and again meanwhile.
 
-        Raises HoustonError when they have not after `seconds`, or when one of them is paused, and
-        Spoiled when one failed: that is never the agent's doing.
+        Raises HoustonError when they have not after `seconds`, or when one of them is paused until
+        a person ends it, and Spoiled when one failed: that is never the agent's doing.
         """
         wanted, end = set(some), time.monotonic() + seconds
         while True:
@@ -148,7 +150,7 @@ class OwnHome:
                 if spoiled := [one for one in mine if one.state != "finished"]:
                     raise Spoiled(len(spoiled), len(mine), spoiled[0].id, spoiled[0].reason)
                 return sorted(mine, key=lambda one: one.id)
-            stands = [one for one in mine if rollouts.stands(one)]
+            stands = [one for one in mine if _waits_for_a_person(one)]
             if stands or time.monotonic() > end:
                 why = stands[0].reason if stands else f"not over after {seconds:.0f} s"
                 name = (stands or [one for one in mine if one.state not in OVER])[0].id
@@ -160,6 +162,10 @@ class OwnHome:
             if look:
                 look()
             time.sleep(_LOOK_SECONDS)
+
+    def ended(self, rollout: str) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.read(rollouts.rollout(rollout)).state in OVER
 
     def steps(self, rollout: str) -> list[Any]:
         """Its closed steps, in order."""
@@ -173,6 +179,10 @@ class OwnHome:
     def scores(self, some: Sequence[str]) -> dict[str, list[scores.Score]]:
         """By rollout its scores over active time."""
         return dict(self.read(scores.history(some, 10_000)))
+
+
+def _waits_for_a_person(one: rollouts.Rollout) -> bool:
+    return rollouts.stands(one) and one.paused_by not in ENDS_BY_ITSELF
 
 
 def _table(item: tuple[str, Mapping[str, Any]]) -> str:

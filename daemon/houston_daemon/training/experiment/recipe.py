@@ -1,6 +1,7 @@
 """The recipe of an experiment: a TOML file that names every choice. Read and checked here only.
 
-A run keeps a copy; with the same recipe, models and versions it can be made again.
+A run keeps a copy. The same recipe, models and versions make the same worlds, orders and scripted
+steps again; what vLLM samples at a temperature above 0 has no seed and differs.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A run of an experiment: its folder, its home, its recipe; what every stage is given.
 
-DIR/recipe.toml     what was asked
-DIR/run.json        command, machine, versions
+DIR/recipe.toml     what was asked; beside it the orders, and how it is trained
+DIR/run.json        commands, machine, versions
 DIR/ground/         the home with all rollouts, policies and journals, and its part of this host
 DIR/tasks/          task files
 DIR/stages/         results, one JSON file a stage
@@ -11,8 +11,9 @@ DIR/report/         report.md, results.json, pictures
 import json
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -68,7 +69,7 @@ def model_folder(made: recipe.Recipe) -> Path:
 
 
 def prepare(file: Path, folder: Path, resume: bool, command: Sequence[str]) -> None:
-    """Make the folder of a run, or find it again. Raises HoustonError.
+    """Make the folder of a run, or note a command that goes on with it. Raises HoustonError.
 
     file: the recipe; of a run that goes on, the kept copy counts.
     """
@@ -81,23 +82,54 @@ def prepare(file: Path, folder: Path, resume: bool, command: Sequence[str]) -> N
                 "Go on with --resume, or name another folder with --out.",
                 ExitCode.USAGE,
             )
+        _note(folder / "run.json", command)
         return
     folder.mkdir(parents=True, exist_ok=True)
     made = recipe.read(file)
-    if made.orders.vocabulary:
-        vocabulary = (file.parent / made.orders.vocabulary).read_bytes()
-        synced_file.write(folder / "orders.toml", vocabulary)
+    named = made.orders.vocabulary
+    vocabulary = file.parent / named if named else orders.PACKAGED
+    synced_file.write(folder / "orders.toml", vocabulary.read_bytes())
     if made.sft.recipe.endswith(".toml"):
         synced_file.write(folder / "sft.toml", (file.parent / made.sft.recipe).read_bytes())
-    about = json.dumps(_about(command), indent=1) + "\n"
-    synced_file.write(folder / "run.json", about.encode())
+    _write(folder / "run.json", _about(command))
     synced_file.write(kept, file.read_bytes())
 
 
+def require(folder: Path) -> None:
+    """Raises HoustonError where no run lies in `folder`."""
+    if not (folder / "recipe.toml").is_file():
+        raise HoustonError(
+            f"There is no run of an experiment in {folder}.",
+            "No report was written.",
+            "Name its folder with --out.",
+            ExitCode.USAGE,
+        )
+
+
+def other_recipe(file: Path, folder: Path) -> bool:
+    """Whether `file` asks for something else than the recipe that a run keeps."""
+    return recipe.read(file) != recipe.read(folder / "recipe.toml")
+
+
 def vocabulary(folder: Path) -> orders.Orders:
-    """The orders of a run."""
+    """The orders of a run; the packaged ones where it is from before they were kept."""
     own = folder / "orders.toml"
     return orders.read(own if own.is_file() else orders.PACKAGED)
+
+
+def _note(file: Path, command: Sequence[str]) -> None:
+    """One more command worked on the run; `command` stays the first."""
+    about = json.loads(file.read_text(encoding="utf-8"))
+    about["commands"] = [*about.get("commands", [about["command"]]), _line(command)]
+    _write(file, about)
+
+
+def _write(file: Path, about: Mapping[str, Any]) -> None:
+    synced_file.write(file, (json.dumps(about, indent=1) + "\n").encode())
+
+
+def _line(command: Sequence[str]) -> str:
+    return shlex.join(["houston", *command])
 
 
 def _about(command: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +140,8 @@ def _about(command: Sequence[str]) -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[name] = "not installed"
     return {
-        "command": " ".join(["houston", *command]),
+        "command": _line(command),
+        "commands": [_line(command)],
         "machine": {
             "system": platform.platform(),
             "processor": _processor(),

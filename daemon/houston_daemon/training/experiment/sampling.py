@@ -5,10 +5,11 @@ scripted expert samples through its endpoint, or the model itself does, as the r
 with orders are always the scripted agent's.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from houston_daemon.training.experiment import obedience, world_tasks
+from houston_daemon.training.experiment import obedience, serving, world_tasks
 from houston_daemon.training.experiment.annotator import AUTHOR, Speaking
 from houston_daemon.training.experiment.endpoint import Conversation, Turn
 from houston_daemon.training.experiment.expert import LOOKS, ImperfectExpert
@@ -20,6 +21,7 @@ from houston_daemon.training.experiment.seats import Seats
 from houston_daemon.training.experiment.solutions import Solutions
 from houston_daemon.training.experiment.stages import Begun
 from houston_daemon.training.experiment.watching import Watching
+from houston_shared.policy_names import BASE
 from houston_shared.task import parse_task
 
 EXPERT_SEED = 1
@@ -41,16 +43,34 @@ class Agents:
         self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world)
         self.orders = learned(run)
         steps = run.recipe.orders.each + SPARE_STEPS
-        agent = Obedient(self.orders, run.orders.train, steps)
-        self.ordering = Ordering(agent, run.ground)
+        agent = Obedient(self.orders, run.orders.train, steps, self._place)
+        self._said: dict[str, Sequence[Order]] = {}
+        self._ordering = Ordering(agent, run.ground, self._orders)
+
+    def give(self, project: str, orders: Sequence[Order], count: int) -> None:
+        """Share orders out among the rollouts of a task, before they start; alone, none hears any.
+
+        count: rollouts; they are known by their seeds, from `ORDER_SEED` on.
+        """
+        if self._guided:
+            for at, some in enumerate(shared(orders, count)):
+                self._said[f"{project}:{ORDER_SEED + at}"] = some
 
     def __call__(self, seen: Conversation) -> Turn:
         """One step of whichever agent it is."""
         if "act" not in seen.tools:
-            return self.ordering(seen)
+            return self._ordering(seen)
         if self._guided:
             self._annotate(seen)
         return self._expert(seen)
+
+    def _place(self, seen: Conversation) -> str:
+        """Task and seed of a conversation's rollout: the same in another run."""
+        spec = self._seats.of(seen)
+        return f"{spec.task.name}:{spec.seed}"
+
+    def _orders(self, seen: Conversation) -> Sequence[Order]:
+        return self._said.get(self._place(seen), ())
 
     def _world(self, seen: Conversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What solves a conversation's world, and looks that it knows."""
@@ -74,8 +94,14 @@ def learned(run: Run) -> list[Order]:
 
 
 def sample(run: Run, engine: str, agents: Agents, begun: Begun) -> dict[str, Any]:
-    """Sample, wait for the end; the rollouts with what each was for."""
-    name = MODEL if run.recipe.sampler == "policy" else engine
+    """Sample, wait for the end; the rollouts with what each was for, in the order they began.
+
+    Raises Spoiled where a model sampled that was trained already, or nobody watched it.
+    """
+    policy = run.recipe.sampler == "policy"
+    name = MODEL if policy else engine
+    if policy:
+        serving.activate(run, BASE)  # an arm that was measured before may be active
     found: dict[str, str] = {}
     for worlds in run.recipe.worlds:
         model, sandbox = run.recipe.model, run.recipe.sandbox
@@ -84,9 +110,10 @@ def sample(run: Run, engine: str, agents: Agents, begun: Begun) -> dict[str, Any
             ids = begun.get(worlds.name, partial(run.ground.begin, task, name, 0, worlds.train))
             found |= dict.fromkeys(ids, worlds.name)
     found |= _orders(run, engine, agents, begun)
-    watch = run.recipe.sampler == "policy" and engine == GUIDED
-    look = Watching(run, found, agents.solutions).look if watch else None
+    watch = policy and engine == GUIDED
+    look = Watching(run, found, agents.solutions, begun).look if watch else None
     ended = run.ground.wait(found, run.seconds, look)
+    serving.check(ended, "")
     return {"rollouts": found, "states": {one.id: one.state for one in ended}}
 
 
@@ -102,10 +129,7 @@ def _orders(run: Run, engine: str, agents: Agents, begun: Begun) -> dict[str, st
     some = agents.orders
     for task, chunk in obedience.tasks(run.tasks, run.orders, "train", some, ORDER_SEED, settings):
         count = len(chunk) // run.recipe.orders.each
+        agents.give(task.parent.name, chunk, count)
         make = partial(run.ground.begin, task, engine, ORDER_SEED, count)
-        ids = begun.get(task.parent.name, make)
-        found |= dict.fromkeys(ids, "orders")
-        if engine == GUIDED:
-            for rollout, orders in shared(chunk, ids).items():
-                agents.ordering.begin(rollout, orders)
+        found |= dict.fromkeys(begun.get(task.parent.name, make), "orders")
     return found

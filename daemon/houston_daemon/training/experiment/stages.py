@@ -73,7 +73,9 @@ class Begun:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        there = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        self.goes_on = file.is_file()
+        """Whether an earlier run began something of the stage."""
+        there = json.loads(file.read_text(encoding="utf-8")) if self.goes_on else {}
         self._known: dict[str, Any] = there.get("known", {})
         self._spent = float(there.get("seconds", 0.0))
         self._at = time.monotonic()
@@ -81,11 +83,15 @@ class Begun:
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """What `key` stands for; made now, and kept, where it is not known."""
         if key not in self._known:
-            self._known[key] = make()
-            spent = self._spent + time.monotonic() - self._at
-            kept = {"known": self._known, "seconds": round(spent, 1)}
-            synced_file.write(self._file, _json(kept))
+            self.put(key, make())
         return self._known[key]
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep what `key` stands for from now on."""
+        self._known[key] = value
+        spent = self._spent + time.monotonic() - self._at
+        kept = {"known": self._known, "seconds": round(spent, 1)}
+        synced_file.write(self._file, _json(kept))
 
     def forget(self) -> None:
         """Begin anew next time."""

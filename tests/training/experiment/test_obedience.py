@@ -1,0 +1,108 @@
+"""Obedience of recorded rollouts: what was tested, and what a run that goes on cannot measure."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.experiment import obedience
+from houston_daemon.training.experiment.orders import Order, draw, read
+from houston_daemon.training.experiment.own_home import OwnHome, Spoiled
+from houston_daemon.training.experiment.stages import Begun
+from houston_shared.errors import HoustonError
+from houston_shared.records import STANDS
+from tests.console.homes import HomeBuilder
+
+SETTINGS = {"answer_tokens": 64, "temperature": 0.7, "sandbox": "none"}
+ORDER = Order("Open plan.md.", "open", True, "open_file", {"path": "plan.md"})
+FOLLOWS: Any = (("open_file", {"path": "plan.md"}),)
+OTHER: Any = (("list_files", {"path": "."}),)
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Iterator[HomeBuilder]:
+    with HomeBuilder(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def ground(builder: HomeBuilder, tmp_path: Path) -> OwnHome:
+    return OwnHome(tmp_path, {})
+
+
+# What each step did, before which of them the order was said (0: never), and what came of it.
+TESTED = {
+    "followed": ([OTHER, FOLLOWS, OTHER], 1, True),
+    "not followed": ([OTHER, OTHER, FOLLOWS], 1, False),
+    "no call at all": ([OTHER, (), OTHER], 1, False),
+    "heard late": ([OTHER, OTHER, FOLLOWS], 2, True),
+    "heard at the last step": ([OTHER, OTHER, FOLLOWS], 3, None),
+    "never heard": ([OTHER, FOLLOWS], 0, None),
+}
+
+
+@pytest.mark.parametrize("case", TESTED)
+def test_only_an_order_that_a_step_came_after_is_tested(
+    case: str, builder: HomeBuilder, ground: OwnHome
+) -> None:
+    steps, said, followed = TESTED[case]
+    builder.start("one")
+    for step, calls in enumerate(steps, 1):
+        if step == said:
+            builder.say("one", "g1", ORDER.text)
+        builder.whole("one", step, "", calls)
+    (found,) = obedience.heard(ground, {"one": ORDER})
+    assert found.followed is followed
+    shares = obedience.result([found])["shares"]["all"]
+    tested = followed is not None
+    assert (shares["followed"], shares["of"]) == (int(bool(followed)), int(tested))
+    assert shares["untested"] == int(not tested)
+
+
+def begun(tmp_path: Path, *rollouts: str) -> Begun:
+    file = tmp_path / "begun.json"
+    file.write_text(json.dumps({"known": {"held-out-1-1": rollouts}, "seconds": 1.0}))
+    return Begun(file)
+
+
+def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
+    builder: HomeBuilder, ground: OwnHome, tmp_path: Path
+) -> None:
+    builder.start("one")
+    vocabulary = read()
+
+    def begin() -> dict[str, Order]:
+        kept = begun(tmp_path, "one")
+        return obedience.begin(
+            ground, tmp_path / "tasks", vocabulary, "model", 1, 1, SETTINGS, kept
+        )
+
+    with pytest.raises(HoustonError) as away:  # no daemon: the next --resume says it
+        begin()
+    assert not isinstance(away.value, Spoiled)
+    builder.state("one", "finished", "worker")
+    with pytest.raises(Spoiled, match="one because: it ended before its order was said"):
+        begin()
+    builder.say("one", "g1", draw(vocabulary, "held_out", 1, 1)[0].text)
+    assert list(begin()) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("by", "problem"),
+    [
+        ("engine", "not over after 1 s"),
+        ("host-away", "not over after 1 s"),
+        ("restore", "somebody must look"),
+        ("person:ada", "somebody must look"),
+    ],
+)
+def test_a_pause_that_the_daemon_ends_is_waited_for(
+    by: str, problem: str, builder: HomeBuilder, ground: OwnHome
+) -> None:
+    builder.start("one")
+    builder.state("one", "paused", by, "somebody must look")
+    builder.activity("one", STANDS)
+    with pytest.raises(HoustonError, match=f"one does not end: {problem}"):
+        ground.wait(["one"], 1.0)
