@@ -136,3 +136,17 @@ def test_what_nothing_was_measured_of_is_null_in_json() -> None:
     found = summing.summed(Recipe(name="few"), measured)
     assert found["base"]["obedience"]["other kinds"]["value"] is None
     json.dumps(found, allow_nan=False)
+
+
+def test_an_order_that_was_not_tested_is_in_no_share_and_said() -> None:
+    shares = {"all": {"followed": 1, "of": 3, "untested": 2}}
+    older = {"all": {"followed": 0, "of": 4}}
+    measured = {
+        "base": [
+            {"seed": 1, "worlds": [], "obedience": {"shares": shares}},
+            {"seed": 2, "worlds": [], "obedience": {"shares": older}},
+        ]
+    }
+    found = summing.summed(Recipe(name="few"), measured)["base"]["obedience"]["all"]
+    assert (found["followed"], found["of"], found["untested"]) == (1, 7, 2)
+    assert found["seeds"] == {"1": "1 of 3", "2": "0 of 4"}

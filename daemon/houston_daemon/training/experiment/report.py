@@ -190,6 +190,11 @@ def _obedience(run: Run, figures: Mapping[str, Any]) -> Iterator[str]:
             for each in (one["obedience"][part] for part in parts)
         ]
         yield _row([arm, *cells])
+    yield from (
+        f"\n{each['untested']} orders were not tested with {arm}: no step came after them."
+        for arm, one in figures.items()
+        if (each := one["obedience"][parts[0]])["untested"]
+    )
 
 
 def _learned(results: Mapping[str, Any]) -> Iterator[str]:

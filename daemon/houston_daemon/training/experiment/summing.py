@@ -109,23 +109,26 @@ def _estimated(recipe: Recipe, cells: statistics.Cells) -> dict[str, float | Non
 
 
 def _obedience(recipe: Recipe, found: Sequence[Measured]) -> dict[str, Any]:
-    """Over all seeds: followed, of how many, and Wilson's bounds."""
-    counted: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    seeds: dict[str, dict[str, str]] = defaultdict(dict)
+    """By kind of orders, over all seeds: followed, of how many, and Wilson's bounds."""
+    shares: dict[str, dict[int, Mapping[str, int]]] = defaultdict(dict)
     for each in found:
         for name, share in (each["obedience"] or {"shares": {}})["shares"].items():
-            counted[name][0] += share["followed"]
-            counted[name][1] += share["of"]
-            seeds[name][str(each["seed"])] = f"{share['followed']} of {share['of']}"
-    sure = recipe.statistics.confidence
+            shares[name][each["seed"]] = share
+    return {name: _share(recipe, by_seed) for name, by_seed in shares.items()}
+
+
+def _share(recipe: Recipe, by_seed: Mapping[int, Mapping[str, int]]) -> dict[str, Any]:
+    hits, of, untested = (
+        sum(each.get(key, 0) for each in by_seed.values()) for key in ("followed", "of", "untested")
+    )
     return {
-        name: {
-            "followed": hits,
-            "of": of,
-            **_bounds(statistics.wilson(hits, of, sure)),
-            "seeds": seeds[name],
-        }
-        for name, (hits, of) in counted.items()
+        "followed": hits,
+        "of": of,
+        "untested": untested,
+        **_bounds(statistics.wilson(hits, of, recipe.statistics.confidence)),
+        "seeds": {
+            str(seed): f"{each['followed']} of {each['of']}" for seed, each in by_seed.items()
+        },
     }
 
 
