@@ -65,6 +65,9 @@ class Rules(Settings, frozen=True):
     guidance_steps: Count = 10_000
     """`contradicted_guidance`: steps before the guidance that it may condemn; 0: it speaks only of
     what comes."""
+    guidance_call_steps: Count = 3
+    """`contradicted_guidance`: steps right before and right after guidance that forbids something
+    for the moment (`stop sleeping`, `do not finish`) which it may condemn."""
     max_score: Points = 100.0
     """`after_best`: the highest score that this task can give; 100 is what surpasses the reference
     (APOLLO, appendices B.4 and E)."""

@@ -1,8 +1,9 @@
 """Signals about time that passes: long sleeps, and sleeps in which nothing runs."""
 
 import re
+from collections.abc import Iterable
 
-from houston_daemon.supervision.attention.window import CallSeen, Window
+from houston_daemon.supervision.attention.window import CallSeen, StepSeen, Window
 from houston_shared.task import Attention
 
 _APART = re.compile(r"(?<![&>|<])&(?![&>])|\b(?:nohup|setsid|disown|sbatch|screen|tmux)\b")
@@ -21,22 +22,21 @@ def idle_sleep(window: Window, limits: Attention) -> str:
     least = limits.idle_sleep_seconds
     idle = [call for call in window.now.calls if call.fields.get("running") == []]
     asked = max(map(_asked, idle), default=0.0)
-    if not least or asked < least or _started_apart(window):
+    if not least or asked < least or started_apart(window.steps):
         return ""
     return f"asked to sleep for {_time(asked)} while nothing ran in any session"
+
+
+def started_apart(steps: Iterable[StepSeen]) -> bool:
+    """Whether a command of these steps may have left something running which no session shows."""
+    commands = (str(call.arguments.get("command", "")) for step in steps for call in step.calls)
+    return any(_APART.search(command) for command in commands)
 
 
 def _asked(call: CallSeen) -> float:
     """Seconds of a sleep; 0 for other calls."""
     asked = call.fields.get("asked") if call.kind == "sleep" else None
     return float(asked) if isinstance(asked, int | float) else 0.0
-
-
-def _started_apart(window: Window) -> bool:
-    commands = (
-        str(call.arguments.get("command", "")) for step in window.steps for call in step.calls
-    )
-    return any(_APART.search(command) for command in commands)
 
 
 def _time(seconds: float) -> str:

@@ -25,7 +25,7 @@ RULES: Mapping[str, Rule] = {
     "error_observation": Rule(2, wrong.error_observation),
     "null_action": Rule(1, wrong.null_action),
     "broken_file": Rule(1, wrong.broken_file),
-    "contradicted_guidance": Rule(1, guidance.contradicted_guidance),
+    "contradicted_guidance": Rule(2, guidance.contradicted_guidance),
     "ignored_script": Rule(1, scripts.ignored_script),
     "transformers_inference": Rule(1, scripts.transformers_inference),
     "blind_edit": Rule(2, edits.blind_edit),

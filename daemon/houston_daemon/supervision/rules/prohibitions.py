@@ -81,6 +81,10 @@ _ASKING = frozenset(
 _CONDITION = re.compile(
     r"\b(?:until|unless|if|when|while|before|after|except|without|only|more\s+than)\b", re.I
 )
+_MOMENT = re.compile(
+    r"\b(?:first|yet|(?:for|right)\s+now|at\s+the\s+moment|this\s+time|today)\b", re.I
+)
+"""Words with which something is forbidden for a time."""
 _ENDS = re.compile(
     r"\s*(?:,|\b(?:and|or|but|instead|because|since|any\s*more|again|now|then|at\s+all|please)\b|[:)(]|--|—).*",
     re.I | re.S,
@@ -95,6 +99,8 @@ _FILLERS = frozenset(_FILL.split())
 _VAGUE = "it them those these any all more so such anything everything there here"
 _NOTHING = frozenset(_VAGUE.split())
 _SHORTEST = 2
+_TIMELY = frozenset({"sleep", "eval", "finish"})
+"""Calls that are right at one time and wrong at another, whatever they are forbidden with."""
 
 
 class Forbidden(NamedTuple):
@@ -105,6 +111,13 @@ class Forbidden(NamedTuple):
     what: str
     purpose: str = ""
     """What it is forbidden for; empty for everything."""
+    now: bool = False
+    """Whether the words say that it is for a time."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether it is forbidden for the moment, and not for good."""
+        return self.now or self.manner == "call" or self.what.lower() in _TIMELY
 
     @property
     def words(self) -> str:
@@ -132,7 +145,8 @@ def _asked(pattern: re.Pattern[str], text: str) -> Iterator[Forbidden]:
         if found.groupdict().get("asks") and word and word[1].lower() not in _ASKING:
             continue
         if verb in _VERBS:
-            yield from _objects(_VERBS[verb], rest)
+            now = bool(_MOMENT.search(f"{before} {_QUOTED.sub('', rest)}"))
+            yield from (one._replace(now=now) for one in _objects(_VERBS[verb], rest))
         elif verb in _WHATEVER:
             yield Forbidden("call", _WHATEVER[verb])
         elif verb in _ALONE and not _ENDS.sub("", rest).strip():
@@ -144,8 +158,9 @@ def _passive(text: str) -> Iterator[Forbidden]:
         if not _CONDITION.search(found["more"]):
             manner = _PASSIVES.get(found["verb"].lower(), "write")
             purpose = _PURPOSE.match(found["more"])
+            now = bool(_MOMENT.search(found["more"]))
             for one in _objects(manner, found["rest"]):
-                yield one._replace(purpose=purpose["what"].lower() if purpose else "")
+                yield one._replace(purpose=purpose["what"].lower() if purpose else "", now=now)
 
 
 def _objects(manner: str, rest: str) -> Iterator[Forbidden]:

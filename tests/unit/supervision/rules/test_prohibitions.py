@@ -8,6 +8,8 @@ SAID: dict[str, list[Forbidden]] = {
     "Do not use transformers.": [Forbidden("use", "transformers")],
     "Please don't use the transformers library, use vLLM.": [Forbidden("use", "transformers")],
     "do not use transformers for inference": [Forbidden("use", "transformers", "inference")],
+    "Do not run a.py again, mend b.py first.": [Forbidden("run", "a.py", now=True)],
+    "First mend b.py; do not run a.py.": [Forbidden("run", "a.py")],
     "Never run `make clean` again!": [Forbidden("run", "make clean")],
     "stop editing config.json": [Forbidden("write", "config.json")],
     "Stop editing the config.json file because it is right.": [Forbidden("write", "config.json")],
@@ -57,3 +59,12 @@ def test_what_is_allowed_again() -> None:
     assert allowed("You can now use transformers.") == [Forbidden("use", "transformers")]
     assert allowed("Now edit config.json") == [Forbidden("write", "config.json")]
     assert allowed("Do not use transformers.") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "passing"),
+    [("Stop sleeping.", True), ("Do not use eval.", True), ("Do not run a.py, mend it first", True),
+     ("Do not run a.py", False), ("Do not use LoRA.", False)],
+)  # fmt: skip
+def test_what_is_forbidden_for_the_moment(text: str, passing: bool) -> None:
+    assert [one.passing for one in forbidden(text)] == [passing]
