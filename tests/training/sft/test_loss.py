@@ -12,6 +12,8 @@ from transformers import (
     AutoTokenizer,
     Gemma2Config,
     Gemma2ForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
     LlamaForCausalLM,
@@ -278,6 +280,18 @@ def models() -> Iterator[Any]:
         False,
         id="gemma2 caps its logits",
     )
+    yield pytest.param(
+        lambda: Gemma2ForCausalLM(Gemma2Config(**SMALL, attn_logit_softcapping=0.5)),
+        False,
+        False,
+        id="gemma2 caps its attention",
+    )
+    yield pytest.param(
+        lambda: GptOssForCausalLM(GptOssConfig(**SMALL, num_local_experts=4)),
+        False,
+        True,
+        id="gpt-oss has sinks",
+    )
 
 
 @pytest.mark.parametrize(("make", "packing", "fused"), list(models()))
@@ -293,8 +307,13 @@ def test_what_a_model_can_do_is_tried_and_not_assumed(
             parameter.mul_(3) if parameter.dim() > 1 else None
     rows = [torch.randint(tiny.WORDS, (length,)) for length in (9, 17)]
     own = [model(row[None], use_cache=False).logits[0] for row in rows]
-    model.set_attn_implementation(attention.NAME)
-    assert probe(model, True) == (packing, fused)
+    before = model.config._attn_implementation
+    assert probe(model) == (packing, fused)
+    if not packing:
+        assert model.config._attn_implementation == before
+        alone = [model(row[None], use_cache=False).logits[0] for row in rows]
+        torch.testing.assert_close(torch.cat(alone), torch.cat(own))
+        return
     places = torch.cat([torch.arange(len(row)) for row in rows])[None]
     together = model(
         torch.cat(rows)[None], position_ids=places, row_lengths=[9, 17], use_cache=False
@@ -311,7 +330,7 @@ def test_a_model_that_mixes_the_rows_is_found_out() -> None:
             parameter.mul_(3) if parameter.dim() > 1 else None
     model.set_attn_implementation("eager")
     model.model.forward = _without_row_lengths(model.model.forward)
-    assert probe(model, True) == (False, True)
+    assert probe(model) == (False, True)
 
 
 def _without_row_lengths(forward: Any) -> Any:

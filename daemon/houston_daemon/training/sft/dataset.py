@@ -79,6 +79,10 @@ def data_file(folder: Path, stem: str = "data") -> Path | None:
     return next((file for file in found if file.is_file()), None)
 
 
+class NothingToTrain(HoustonError):
+    """No row has a token with a weight."""
+
+
 def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> None:
     """Write the rows of `source` into the Arrow file `target`, and beside it what became of them.
 
@@ -107,7 +111,7 @@ def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> No
             writer.write_batch(pyarrow.RecordBatch.from_pylist([row], schema=_SCHEMA))
     if not counts["rows"]:
         beside.unlink()
-        raise HoustonError(
+        raise NothingToTrain(
             f"No row of {source} has a token to train within {max_length} tokens.",
             NOT_TRAINED,
             "Next: a new run, of rollouts with kept steps, or with a larger --set max_length=… "

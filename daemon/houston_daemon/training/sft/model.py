@@ -1,9 +1,10 @@
 """The model that is trained: loaded for the device, and tried for what it can do in one pass.
 
 Names of architectures promise nothing, so two things are tried on random rows before training: that
-rows in one pass are blind to each other (`packing`), and that the head's own loss is the one of the
-model's logits (`fused`; softcaps and scales of logits make another). Where one fails, rows are
-computed one by one, or from logits. It trains nothing.
+rows in one pass give what the model's own attention gives each alone (`packing`; sinks and softcaps
+of attention make another), and that the head's own loss is the one of the model's logits (`fused`;
+softcaps and scales of logits make another). Where one fails, rows are computed one by one with the
+model's own attention, or from logits. It trains nothing.
 """
 
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def load(recipe: Recipe, device: torch.device) -> Loaded:
     kind = torch.bfloat16 if bf16 and not recipe.full else torch.float32
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        net, own = _load(folder, kind)
+        net = AutoModelForCausalLM.from_pretrained(folder, dtype=kind)
     except (OSError, ValueError, KeyError) as problem:
         raise HoustonError(
             f"The model {folder} cannot be loaded: {str(problem).partition(chr(10))[0]}.",
@@ -63,20 +64,9 @@ def load(recipe: Recipe, device: torch.device) -> Loaded:
             "Name another with --base",
         ) from None
     window = int(getattr(net.config.get_text_config(), "max_position_embeddings", 1 << 30))
-    packing, fused = probe(net, own) if _tried() else (own, False)
-    return Loaded(net, tokenizer, bf16, window, packing and recipe.packing, fused)
-
-
-def _load(folder: Path, kind: torch.dtype) -> tuple[Any, bool]:
-    """The model, and whether it took our attention."""
     attention.register()
-    try:
-        net = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=kind, attn_implementation=attention.NAME
-        )
-        return net, True
-    except ValueError:  # it has only attentions of its own
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=kind), False
+    packing, fused = probe(net) if _tried() else (_switched(net), False)
+    return Loaded(net, tokenizer, bf16, window, packing and recipe.packing, fused)
 
 
 def _tried() -> bool:
@@ -87,10 +77,10 @@ def _tried() -> bool:
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def probe(net: Any, own: bool) -> tuple[bool, bool]:
+def probe(net: Any) -> tuple[bool, bool]:
     """Whether rows can share a pass, and whether the head may compute the loss.
 
-    own: whether the model runs our attention.
+    Where they can, the model has our attention afterwards; else its own, as before.
     """
     training = net.training
     net.eval()
@@ -100,13 +90,11 @@ def probe(net: Any, own: bool) -> tuple[bool, bool]:
     alone = [net(row[None], use_cache=False).logits[0].float() for row in rows]
     targets = torch.cat([row[1:] for row in rows])
     weights = torch.linspace(0.5, 1.5, len(targets))
-    ids = torch.cat(rows)[None]
-    places = torch.cat([torch.arange(length) for length in _ROWS])
-    given = {"input_ids": ids, "position_ids": places[None], "row_lengths": list(_ROWS)}
     tolerance = _TOLERANCE[net.dtype]
-    packing = own and _near(
-        net(**given, use_cache=False).logits[0].float(), torch.cat(alone), tolerance
-    )
+    own = net.config._attn_implementation
+    packing = _packs(net, rows, torch.cat(alone), tolerance)
+    if not packing:
+        net.set_attn_implementation(own)
     wanted = from_logits(torch.cat([one[:-1] for one in alone]), targets, weights)
     head = WeighingHead(net)
     fused = torch.zeros(())
@@ -120,6 +108,31 @@ def probe(net: Any, own: bool) -> tuple[bool, bool]:
     head.remove()
     net.train(training)
     return packing, _near(fused, wanted, tolerance)
+
+
+def _packs(net: Any, rows: list[torch.Tensor], alone: torch.Tensor, tolerance: float) -> bool:
+    """Switch to our attention, and compare all rows in one pass with each alone."""
+    if getattr(net.config.get_text_config(), "attention_chunk_size", None):
+        return False  # rows as short as these would not show it
+    ids = torch.cat(rows)[None]
+    places = torch.cat([torch.arange(len(row)) for row in rows])
+    given = {"input_ids": ids, "position_ids": places[None], "row_lengths": list(_ROWS)}
+    try:
+        if not _switched(net):
+            return False
+        together = net(**given, use_cache=False).logits[0].float()
+    except (ValueError, TypeError, RuntimeError, IndexError):  # its attention wants what ours lacks
+        return False
+    return _near(together, alone, tolerance)
+
+
+def _switched(net: Any) -> bool:
+    """Give the model our attention; False where it has only attentions of its own."""
+    try:
+        net.set_attn_implementation(attention.NAME)
+    except ValueError:
+        return False
+    return bool(net.config._attn_implementation == attention.NAME)
 
 
 def _near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> bool:

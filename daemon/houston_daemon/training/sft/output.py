@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from houston_daemon.training.policies.files import tokenizer_files
 from houston_daemon.training.sft.run_folder import RunFolder
 
 
@@ -34,7 +35,13 @@ def save(trainer: Any, folder: RunFolder, *, full: bool) -> None:
 
 
 def as_base(made: Path, base: Path) -> None:
-    """Weights were trained in float32; engines want them in the kind that the base has."""
+    """Weights were trained in float32; engines want them in the kind that the base has.
+
+    Its tokenizer is the base's to the byte: written anew its files may have another form, and ids
+    are told apart by their tokenizer's hash.
+    """
+    for file in tokenizer_files(base):
+        shutil.copyfile(file, made / file.name)
     config = msgspec.json.decode((base / "config.json").read_bytes())
     name = config.get("dtype") or config.get("torch_dtype") or "float32"
     kind = getattr(torch, name)

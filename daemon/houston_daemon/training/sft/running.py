@@ -4,6 +4,7 @@ It is called in every process of the run. How processes are started is `__main__
 """
 
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -37,7 +38,7 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     if state.is_main_process:
         checkpoints.clear(folder.checkpoints)
         writer.set("running", "reading the data")
-        _prepare(folder, recipe)
+        _prepare(folder, recipe, writer.say)
     state.wait_for_everyone()
     rows = dataset.load(folder.rows)
     writer.say(_said(rows))
@@ -104,8 +105,8 @@ def _device(recipe: Recipe) -> torch.device:
     return torch.device("cuda" if there and recipe.device != "cpu" else "cpu")
 
 
-def _prepare(folder: RunFolder, recipe: Recipe) -> None:
-    """Cut the rows to what recipe and model take, once."""
+def _prepare(folder: RunFolder, recipe: Recipe, say: Callable[[str], None]) -> None:
+    """Cut the rows to what recipe and model take, once. say: into the log."""
     config = AutoConfig.from_pretrained(recipe.base).get_text_config()
     longest = min(recipe.max_length, getattr(config, "max_position_embeddings", 1 << 30))
     source = dataset.data_file(folder.data)
@@ -119,7 +120,10 @@ def _prepare(folder: RunFolder, recipe: Recipe) -> None:
     if source is not None:
         dataset.prepare(source, folder.rows, longest, known.get(source.name, ""))
     if held := dataset.data_file(folder.data, "held_out"):
-        dataset.prepare(held, folder.held_out, longest, known.get(held.name, ""))
+        try:
+            dataset.prepare(held, folder.held_out, longest, known.get(held.name, ""))
+        except dataset.NothingToTrain as problem:  # what is trained is none the worse for it
+            say(f"no loss on what is held out: {problem.cause}")
     folder.keep_manifest()
 
 
