@@ -268,3 +268,21 @@ def test_a_rollout_whose_texts_are_gone(scene: Scene, tmp_path: Path) -> None:
     done = export(scene.home, Asked(ids, leave_out=True), tmp_path / "out")
     assert [one.row for one in done.manifest.left_out] == [gone.id]
     assert {line["rollout"] for line in lines(tmp_path / "out" / "data.jsonl")} == set(scene.ids)
+
+
+def test_what_is_left_out_is_trained_by_who_shares_it(scene: Scene, tmp_path: Path) -> None:
+    """A parent that lost a text after its branch began: the branch trains the steps before."""
+    stage, short = scene.stage, scene.short.engine
+    parent = stage.play(short.family, short.turns[:3])
+    branch = stage.branch(parent, 1, short.turns[1:2])
+    ((seq,),) = stage.rig.query(
+        "SELECT seq FROM events WHERE rollout = ? AND step = 3 AND kind = 'sample'", parent.id
+    )
+    stage.rig.ask(wire.EraseBodies(rollout=parent.id, seqs=(seq,)))
+    done = export(scene.home, Asked((parent.id, branch.id), leave_out=True), tmp_path / "out")
+    assert [one.row for one in done.manifest.left_out] == [parent.id]
+    assert [one.rows for one in done.manifest.sources] == [0, 1]
+    assert not any("trained with" in why for why in done.manifest.counts.untrained)
+    (line,) = lines(tmp_path / "out" / "data.jsonl")
+    alone = export(scene.home, Asked((branch.id,)), tmp_path / "alone")
+    assert [line] == lines(alone.folder / "data.jsonl")

@@ -5,7 +5,7 @@ folder; it starts and asks nobody.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +16,7 @@ import msgspec
 from houston_daemon.training.export import card, judged, manifest, refusal, sources, split
 from houston_daemon.training.export.building import Building, Built
 from houston_daemon.training.export.files import UNFINISHED, DataFile, Spool, check_parquet
+from houston_daemon.training.export.format import Format
 from houston_daemon.training.export.formats import choose_format
 from houston_daemon.training.export.manifest import File, Manifest, Source
 from houston_daemon.training.export.place import SPOOL, Place
@@ -72,13 +73,38 @@ def export(home: Home, asked: Asked, to: Path) -> Exported:
         with place.alone():
             place.refuse_other(_inputs(asked, chosen))
             place.mark()
-            work = _Work(reader, asked, Building(format), chosen, held_out, to)
-            made = work.write()
+            made = _made(reader, asked, format, chosen, held_out, to)
             names = [one.name for one in made.files]
             if format.index:
                 names += [f"{name.partition('.')[0]}.rows.jsonl" for name in names]
             written = place.publish(made, card.page(made, format), names)
     return Exported(to, made, written)
+
+
+def _made(
+    reader: Reader,
+    asked: Asked,
+    format: Format,
+    chosen: list[Chosen],
+    held_out: frozenset[str],
+    to: Path,
+) -> Manifest:
+    """Write the data files; begun anew without a rollout whose steps others must then train."""
+    without: dict[str, str] = {}
+    while True:
+        try:
+            return _Work(reader, asked, Building(format), chosen, held_out, to, without).write()
+        except _LeftOut as gone:
+            without[gone.rollout] = gone.why
+
+
+class _LeftOut(Exception):
+    """Of a rollout no rows can be made, and what was written counted on them."""
+
+    def __init__(self, rollout: str, why: str) -> None:
+        super().__init__(rollout, why)
+        self.rollout = rollout
+        self.why = why
 
 
 class _Work:
@@ -92,22 +118,37 @@ class _Work:
         chosen: list[Chosen],
         held_out: frozenset[str],
         folder: Path,
+        without: Mapping[str, str],
     ) -> None:
+        """without: rollouts to leave out whole, and why."""
         self._reader = reader
         self._asked = asked
         self._building = building
         self._chosen = chosen
         self._held_out = held_out
         self._folder = folder
+        self._without = without
         self._sources: list[Source] = []
         self._rows: set[str] = set()
 
     def write(self) -> Manifest:
-        """Write the data files, unfinished, and say what is in them."""
+        """Write the data files, unfinished, and say what is in them. Raises _LeftOut."""
         files = [self._file("data")]
         if self._held_out:
             files.append(self._file("held_out"))
         spool = None if self._asked.recipe.as_made else Spool(self._folder / (SPOOL + UNFINISHED))
+        try:
+            self._fill(files, spool)
+        except _LeftOut:
+            for one in files:
+                one.close()
+            raise
+        finally:
+            if spool is not None:
+                spool.close()
+        return self._manifest([one.close() for one in files])
+
+    def _fill(self, files: Sequence[DataFile], spool: Spool | None) -> None:
         for one in self._chosen:
             held = one.rollout.task in self._held_out
             for built in self._lines(one, held):
@@ -120,14 +161,12 @@ class _Work:
         if spool is not None:
             for built in spool.read(self._asked.recipe.order(spool.known())):
                 files[0].write(built)
-            spool.close()
-        return self._manifest([one.close() for one in files])
 
     def _file(self, stem: str) -> DataFile:
         return DataFile(self._folder, stem, self._building.format, self._asked.parquet)
 
     def _lines(self, one: Chosen, held_out: bool) -> Iterator[Built]:
-        """Lines of one rollout; then it is among the sources."""
+        """Lines of one rollout; then it is among the sources. Raises _LeftOut."""
         id, count = one.rollout.id, 0
         before = self._reader.run(progress.last_seq(id))
         try:
@@ -138,14 +177,23 @@ class _Work:
         except HoustonError as problem:
             if isinstance(problem, ConfigurationError) and not self._asked.leave_out:
                 raise _flags(problem) from None
+            if self._asked.leave_out and id not in self._without and (count or self._branched()):
+                raise _LeftOut(id, problem.cause) from problem
             self._building.refuse(id, problem.cause)
         moved = self._reader.run(progress.last_seq(id)) != before
         self._sources.append(self._source(one, before, count, held_out, moved))
 
     def _made(self, id: str) -> Iterator[Row] | Iterator[ChatRow]:
+        if why := self._without.get(id):
+            raise HoustonError(why)
         ids = self._building.format.of == "ids"
         make = token_rows if ids else chat_rows
-        return make(self._reader, id, self._asked.rows, self._asked.rollouts)
+        beside = tuple(one for one in self._asked.rollouts if one not in self._without)
+        return make(self._reader, id, self._asked.rows, beside)
+
+    def _branched(self) -> bool:
+        """Whether any of them shares its past, which one of several then trains."""
+        return any(one.past_seq for one in self._chosen)
 
     def _source(self, one: Chosen, seq: int, rows: int, held_out: bool, moved: bool) -> Source:
         known = one.rollout
