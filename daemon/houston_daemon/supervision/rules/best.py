@@ -3,16 +3,17 @@ follow the highest there is.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from houston_daemon.supervision.attention.window import (
     EVALUATION,
-    HARMLESS,
     THINKING,
     WAITING,
     CallSeen,
     StepSeen,
 )
 from houston_daemon.supervision.rules import shell
+from houston_daemon.supervision.rules.changing import can_change
 from houston_daemon.supervision.rules.finding import Finding
 from houston_daemon.supervision.rules.history import COMMAND
 from houston_daemon.supervision.trace import Scored, Trace
@@ -24,19 +25,21 @@ _BESIDE = _SAVES | {"mkdir", "cd", "gzip", "sync", "rm"} | shell.VIEWERS
 
 def lowered_score(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """A step changed files after a best score that was high already, and the next score was lower
-    (known once the rollout has ended; APOLLO, appendix E.4).
+    than the one before and than the best (known once the rollout has ended; APOLLO, appendix E.4).
+    Steps that only look, sleep or back up change none, also while a job in the background does.
     """
     best = _best(trace)
     if best is None or best.score <= settings.high_score:
         return
-    before = best.step
-    for scored in (one for one in trace.scores if one.step > best.step):
-        if scored.score <= best.score - settings.score_drop:
-            why = f"the score fell from {best.score:g} to {scored.score:g} in step {scored.step}"
-            for step in trace.seen:
-                if before < step.step <= scored.step and _changes(step) and not _kept(step):
-                    yield Finding(step.step, why)
-        before = scored.step
+    scores = trace.scores[trace.scores.index(best) :]
+    for last, now in pairwise(scores):
+        # Below the best is not enough: what brings a score back up is what should be learned.
+        if now.score >= last.score or now.score > best.score - settings.score_drop:
+            continue
+        why = f"the score fell from {last.score:g} to {now.score:g} in step {now.step}"
+        for step in trace.seen:
+            if last.step < step.step <= now.step and _changes(step):
+                yield Finding(step.step, why)
 
 
 def after_best(trace: Trace, settings: Rules) -> Iterator[Finding]:
@@ -67,10 +70,11 @@ def _best(trace: Trace) -> Scored | None:
 
 
 def _changes(step: StepSeen) -> bool:
-    """Whether a step changed files; where no snapshot could tell, whether it could."""
-    if step.changed is not None:
-        return step.changed
-    return any(call.name not in HARMLESS for call in step.calls)
+    """Whether a step has a call that can change files and is no backup, and no snapshot tells that
+    it changed none.
+    """
+    acts = any(can_change(call) and not _saves(call) for call in step.calls)
+    return acts and step.changed is not False
 
 
 def _kept(step: StepSeen) -> bool:

@@ -22,15 +22,15 @@ def idle_compute(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """A training command leaves GPUs of its host idle: by CUDA_VISIBLE_DEVICES, by the number of
     processes, or, where the task says so, by LoRA; also where the agent's script says it, which is
     masked too. Runs on the other GPUs at the same time are counted in; short runs that only try
-    whether it works are none.
+    whether it works are none, and what a variable names is not known.
     """
     events = history(trace)
     there = _there(trace, settings, events)
-    found = uses(events, settings.training)
+    found = uses(trace, events, settings.training)
     ends = _ends(jobs(trace))
     for use in found:
         total = there.get(use.host, 0)
-        if not use.trains or use.small or total <= 1:
+        if not use.trains or not use.known or use.small or total <= 1:
             continue
         if why := _idle(use, total, found, ends, settings.lora_gpus):
             yield Finding(use.step, why)
@@ -43,6 +43,9 @@ def _idle(use: Use, total: int, among: list[Use], ends: Ends, lora: int) -> str:
     mine = total if use.gpus is None else len(use.gpus)
     mine = mine if use.processes is None else min(mine, use.processes)
     others = _others(use, among, ends)
+    beside = (one for one in among if one.host == use.host and one is not use)
+    if any(not one.known and _beside(one, use, ends) for one in beside):
+        return ""
     if mine + len(others) < total:
         return f"{mine} of {total} GPUs are used: {use.words}"
     if use.lora and 0 < lora <= total:

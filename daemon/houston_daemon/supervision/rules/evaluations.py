@@ -28,7 +28,8 @@ def repeated_evaluation(trace: Trace, settings: Rules) -> Iterator[Finding]:
 
 def untimely_evaluation(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """An evaluation was asked for while what it scores was not there, not in the right form, or
-    still being written by a command that runs.
+    still being written by a command that runs: as was seen after the last sleep, and after the last
+    look at what it writes.
     """
     running = jobs(trace)
     required = trace.task.evaluate.required
@@ -44,8 +45,9 @@ def untimely_evaluation(trace: Trace, settings: Rules) -> Iterator[Finding]:
 
 
 def untimely_finish(trace: Trace, settings: Rules) -> Iterator[Finding]:
-    """The agent finished while a command still ran, without anything that could be scored, or with
-    less than its best score.
+    """The agent finished while a command still ran, as was seen after the last sleep and after the
+    last look at what it writes; without anything that could be scored; or with less than its best
+    score.
     """
     for step in trace.seen:
         if not any(call.name == "finish" and call.fields.get("finished") for call in step.calls):
@@ -54,7 +56,7 @@ def untimely_finish(trace: Trace, settings: Rules) -> Iterator[Finding]:
             if _runs(job, step.step):
                 yield Finding(
                     step.step,
-                    f"the command of step {job.step} was not seen to end: {cut(job.command)}",
+                    f"the command of step {job.step} was still running: {cut(job.command)}",
                 )
         if trace.task.evaluate.command and trace.ended:
             yield from _below(trace, step)
@@ -90,8 +92,8 @@ def _writer(running: list[Job], step: int, required: tuple[str, ...]) -> Job | N
 
 
 def _runs(job: Job, step: int) -> bool:
-    """Whether a job that must come to an end was not seen to have ended when a step began."""
-    if job.killed or job.step >= step or (job.end is not None and job.end <= step):
+    """Whether a job that must come to an end is known to run when a step acts."""
+    if not job.known_to_run(step):
         return False
     words = {
         part

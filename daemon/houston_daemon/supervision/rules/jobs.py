@@ -1,12 +1,19 @@
-"""Commands that were left running: when each began, when it was seen to have ended, and how."""
+"""Commands that were left running: when each began, when it was seen to run and to have ended, and
+how. A job is known by its host and its session.
+"""
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from houston_daemon.supervision.attention.window import CallSeen
+from houston_daemon.supervision.attention.window import EVALUATION, WAITING, CallSeen
+from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.history import COMMAND, host
 from houston_daemon.supervision.trace import Trace
+
+_FILE = re.compile(r"[\w-][\w.-]*\.[A-Za-z]\w*")
+"""A file's name as a command tells it."""
 
 
 @dataclass(slots=True)
@@ -14,6 +21,7 @@ class Job:
     """A command that a step left running in a session."""
 
     host: str
+    """Empty for the first."""
     session: str
     command: str
     step: int
@@ -24,65 +32,124 @@ class Job:
     """Its exit code; None where that was not seen."""
     killed: bool = False
     """Whether the agent ended it."""
+    seen: list[tuple[int, bool]] = field(default_factory=list)
+    """Steps, in order, each with whether its call showed that it runs (True), or is one after which
+    it may have ended (False): a sleep, or a look at what it writes."""
+
+    def known_to_run(self, step: int) -> bool:
+        """Whether it ran as this step acted: seen, not left alone since, not seen to end."""
+        over = self.end is not None and self.end <= step
+        shown = [runs for at, runs in self.seen if at <= step]
+        return self.step < step and not over and bool(shown) and shown[-1]
 
 
 def jobs(trace: Trace) -> list[Job]:
     """All of a rollout, in the order in which they began."""
     found: list[Job] = []
-    running: dict[tuple[str, str], Job] = {}
+    running: dict[Key, Job] = {}
+    first = trace.task.hosts[0]
     for step in trace.seen:
         for call in step.calls:
-            for key, code, killed in _news(call, running):
-                if (job := running.get(key)) is None:
-                    continue
-                job.killed = job.killed or killed == "killed"
-                if killed != "killed":
-                    job.end, job.code = step.step, code
-                    del running[key]
+            for job in running.values():
+                if _leaves(call, job, trace.task.evaluate.required):
+                    job.seen.append((step.step, False))
+            for news in _news(call, running, first):
+                if (its := running.get(news.key)) is not None:
+                    _note(its, news, step.step)
+                    if its.end is not None:
+                        del running[news.key]
             if call.name == COMMAND and call.fields.get("running") is True:
-                command = str(call.arguments.get("command", ""))
-                job = Job(host(call), _session(call), command, step.step)
-                running[_key(call)] = job
-                found.append(job)
+                key, command = where(call, first), str(call.arguments.get("command", ""))
+                running[key] = Job(*key, command, step.step, seen=[(step.step, True)])
+                found.append(running[key])
     return found
 
 
-Key = tuple[str, str]
-News = tuple[Key, int | None, str]
-"""A session, an exit code where one was seen, and `killed` where its command was only signalled."""
+class Key(NamedTuple):
+    """Where a job is."""
+
+    host: str
+    """Empty for the first."""
+    session: str
 
 
-def _news(call: CallSeen, running: dict[Key, Job]) -> Iterator[News]:
-    """What a call tells of sessions that no longer run what they ran."""
-    fields, key = call.fields, _key(call)
+class News(NamedTuple):
+    """What a call tells of one session."""
+
+    key: Key
+    runs: bool | None = False
+    """Whether its command runs still; None where that was not told."""
+    code: int | None = None
+    """The exit code, where one was seen."""
+    killed: bool = False
+    """Whether the agent signalled it, or closed its session."""
+
+
+def _note(job: Job, news: News, step: int) -> None:
+    job.killed = job.killed or news.killed
+    if news.runs is False:
+        job.end, job.code = step, news.code
+    else:
+        job.seen.append((step, news.runs is True))
+
+
+def _news(call: CallSeen, running: dict[Key, Job], first: str) -> Iterator[News]:
+    """What a call tells of sessions: that they run what they ran, or no longer."""
+    fields, key = call.fields, where(call, first)
+    runs = fields.get("running")
     match call.kind:
         case "command" if call.name == COMMAND:
-            yield key, None, ""  # another command could begin: the one before is over
-        case "command" | "status" if fields.get("running") is False:
-            yield key, fields.get("exit_code"), ""
-        case "idle" if fields.get("is_idle") is True:
-            yield key, None, ""
+            yield News(key)  # another command could begin: the one before is over
+        case "command" | "status" if isinstance(runs, bool):
+            yield News(key, runs, fields.get("exit_code"))
+        case "idle" if isinstance(fields.get("is_idle"), bool):
+            yield News(key, not fields["is_idle"])
         case "killed":
-            yield key, None, "killed"
-            if fields.get("running") is False:
-                yield key, None, ""
-        case "session":
-            names = _list(fields.get("closed")) or [fields.get("session_id")]
-            gone = fields.get("change") != "cleared" and fields.get("change") != "found"
-            for one in list(running) if gone else ():
-                if one[1] in names:
-                    yield one, None, "killed"
-                    yield one, None, ""
+            yield News(key, runs if isinstance(runs, bool) else None, killed=True)
+        case "session" if fields.get("change") not in ("cleared", "found"):
+            yield from (News(one, killed=True) for one in _changed(call, first))
         case "sessions":
             for entry in _list(fields.get("sessions")):
-                if isinstance(entry, dict) and not entry.get("running", True):
-                    here = (str(entry.get("host", "")) or key[0], str(entry.get("session_id")))
-                    yield here, entry.get("exit_code"), ""
-        case "sleep" if isinstance(fields.get("running"), list | tuple):
-            still = {str(name).partition(" on ")[0] for name in fields["running"]}
-            for one in list(running):
-                if one[1] not in still:
-                    yield one, None, ""
+                if isinstance(entry, dict):
+                    place = _place(str(entry.get("host") or key.host), first)
+                    name = Key(place, str(entry.get("session_id")))
+                    yield News(name, bool(entry.get("running", True)), entry.get("exit_code"))
+        case "sleep" if isinstance(runs, list | tuple):
+            # It tells what ran as the sleep began: who is missing had ended, the others may since.
+            still = {_named(str(name), "", first) for name in runs}
+            yield from [News(one) for one in running if one not in still]
+
+
+def left(call: CallSeen, first: str) -> Iterator[Key]:
+    """Sessions that have another shell after a call: opened, closed, or ended by themselves."""
+    if call.kind == "session" and call.fields.get("change") not in ("cleared", "found"):
+        yield from _changed(call, first)
+    elif call.name == COMMAND and call.fields.get("end"):
+        yield where(call, first)
+
+
+def _changed(call: CallSeen, first: str) -> Iterator[Key]:
+    """Sessions that a call opened or closed."""
+    names = _list(call.fields.get("closed")) or [call.fields.get("session_id")]
+    yield from (_named(str(name), host(call, first), first) for name in names)
+
+
+def _leaves(call: CallSeen, job: Job, required: tuple[str, ...]) -> bool:
+    """Whether a job may have ended by this call though nobody saw it: it waits, or it concerns what
+    the job writes, of which the agent then knows more than a rule.
+    """
+    command = str(call.arguments.get("command", ""))
+    if call.name in WAITING or any(one.program == "sleep" for one in shell.read(command).simple):
+        return True
+    if call.name == EVALUATION:
+        return False
+    written = {*_files(job.command), *(path.rstrip("/").rpartition("/")[2] for path in required)}
+    return bool(written & _files(f"{command} {call.fields.get('path', '')}"))
+
+
+def _files(command: str) -> set[str]:
+    """Names of files, but for scripts, in a command."""
+    return {one for one in _FILE.findall(command) if not one.endswith((".py", ".sh"))}
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -90,9 +157,18 @@ def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _key(call: CallSeen) -> Key:
-    return host(call), _session(call)
+def _named(text: str, host: str, first: str) -> Key:
+    """A session as results name it: `gpu:train`; without a host on that of the call."""
+    place, colon, session = text.rpartition(":")
+    return Key(_place(place, first) if colon else host, session)
 
 
-def _session(call: CallSeen) -> str:
-    return str(call.fields.get("session_id") or call.arguments.get("session_id", "main"))
+def _place(host: str, first: str) -> str:
+    """A host; empty for the first, which calls and results may name or not."""
+    return "" if host == first else host
+
+
+def where(call: CallSeen, first: str) -> Key:
+    """Where a call acts. first: name of the first host."""
+    session = call.fields.get("session_id") or call.arguments.get("session_id", "main")
+    return Key(_place(host(call), first), str(session))

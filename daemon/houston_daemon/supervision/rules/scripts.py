@@ -5,14 +5,13 @@ with transformers where vLLM should sample.
 import re
 from collections.abc import Iterator
 
-from houston_daemon.supervision.attention.window import CallSeen
 from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.finding import Finding
+from houston_daemon.supervision.rules.given import SCRIPT, file_name, provided, there
 from houston_daemon.supervision.rules.history import Event, Ran, Wrote, follow, history
 from houston_daemon.supervision.trace import Trace
 from houston_shared.task_rules import Rules
 
-_SCRIPT = re.compile(r"(?<![\w./-])[\w./-]*\w\.(?:py|sh)\b")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|\d+")
 _MORE = (
     "new my own custom simple simplified fixed fix alt alternative copy modified mod improved"
@@ -31,6 +30,8 @@ _LOADS = re.compile(
     r"\bAutoModel(?:For(?:CausalLM|Seq2SeqLM|Vision2Seq|ImageTextToText))?\.from_pretrained"
     r"|\bpipeline\(\s*[\"']text-?2?\w*gen"
 )
+_VLLM_CODE = re.compile(r"\bLLM\(")
+"""A script that makes vLLM's engine samples with that; what else it loads, it may merge or save."""
 _SAMPLES = re.compile(r"\.generate\(|\bpipeline\(")
 _TRAINS = re.compile(r"\bTrainer\b|Trainer\(|\.backward\(|\boptim(?:izer)?\b|\bloss\b")
 _VLLM = re.compile(r"\bvllm\b", re.I)
@@ -39,17 +40,19 @@ _NO_VLLM = re.compile(r"No module named '?vllm|vllm: command not found")
 
 def ignored_script(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """The agent wrote a script of its own in place of one that the task gives, and ran that: its
-    creation, its edits and its runs. A script that uses the given one, that makes training data, or
-    that is written because the given one fails is none; neither is one that was not run.
+    creation, its edits and its runs. Given is what the settings or the instructions name, and what
+    was shown before any command could have made it. A script that uses the given one, that makes
+    training data, or that is written because the given one fails is none; neither is one that was
+    not run.
     """
-    given = _given(trace, settings)
+    given = provided(trace, settings)
     failed: set[str] = set()
     faults: dict[str, str] = {}
     ran: set[str] = set()
     events = history(trace)
     for event in events:
         if isinstance(event, Ran):
-            name = _name(event.script)
+            name = file_name(event.script)
             (failed.discard if event.seen.success else failed.add)(name)
             ran |= {path for path in faults if shell.same(path, event.script)}
         elif instead := _instead(event, given, failed):
@@ -63,7 +66,7 @@ def ignored_script(trace: Trace, settings: Rules) -> Iterator[Finding]:
 
 def transformers_inference(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """A script samples with transformers where vLLM is there: from its creation, or the edit that
-    makes it so, to every run. Scripts that train are none.
+    makes it so, to every run. Scripts that train, or that sample with vLLM, are none.
     """
     if _has_vllm(trace, settings):
         events = history(trace)
@@ -74,8 +77,9 @@ def transformers_inference(trace: Trace, settings: Rules) -> Iterator[Finding]:
 
 
 def _slow(content: str) -> str:
-    inference = _LOADS.search(content) and _SAMPLES.search(content) and not _TRAINS.search(content)
-    return "samples with transformers and not with vLLM" if inference else ""
+    inference = _LOADS.search(content) and _SAMPLES.search(content)
+    other = _TRAINS.search(content) or _VLLM_CODE.search(content)
+    return "samples with transformers and not with vLLM" if inference and not other else ""
 
 
 def _has_vllm(trace: Trace, settings: Rules) -> bool:
@@ -85,56 +89,14 @@ def _has_vllm(trace: Trace, settings: Rules) -> bool:
     return there and not any("vllm" in text and _NO_VLLM.search(text) for text in texts)
 
 
-def _given(trace: Trace, settings: Rules) -> dict[str, str]:
-    """Scripts that the task gives, as far as the rollout shows: file names, each with a path.
-
-    Named by the settings, or by the instructions where it was not for the agent to create it, or
-    there before the agent wrote one of that name.
-    """
-    own: set[str] = set()
-    written: dict[int, list[str]] = {}
-    created: set[str] = set()
-    for event in history(trace):
-        if isinstance(event, Wrote):
-            written.setdefault(event.step, []).append(event.name)
-            created |= {event.path} if event.how == "created" else set()
-    named = map(shell.normal, _SCRIPT.findall(trace.instructions))
-    told = [path for path in named if not any(_there(one, path) for one in created)]
-    given = {_name(path): shell.normal(path) for path in (*settings.provided, *told)}
-    for record, seen in zip(trace.steps, trace.seen, strict=True):
-        for result, call in zip(record.results, seen.calls, strict=True):
-            for path in _shown(call, result.text):
-                if call.success and _name(path) not in own:
-                    given.setdefault(_name(path), shell.normal(path))
-        own |= set(written.get(record.step, ()))
-    return given
-
-
-def _shown(call: CallSeen, text: str) -> list[str]:
-    """Scripts that an observation shows to be there."""
-    path = str(call.fields.get("path", ""))
-    if call.kind == "file":
-        return [] if call.fields.get("change") else _SCRIPT.findall(path)
-    if ".py" not in text and ".sh" not in text:
-        return []
-    if call.kind in ("listing", "found"):
-        folder = f"{path}/" if call.kind == "listing" and path not in (".", "") else ""
-        return [f"{folder}{one}" for one in _SCRIPT.findall(text)]
-    if call.kind == "command":
-        simple = shell.read(str(call.arguments.get("command", ""))).simple
-        if any(one.program in ("ls", "find", "tree") for one in simple):
-            return _SCRIPT.findall(text.partition("\n")[2])
-    return []
-
-
 def _instead(event: Event, given: dict[str, str], failed: set[str]) -> str:
     """The given script that a new file stands for; empty where it stands for none."""
     if not isinstance(event, Wrote) or event.how not in ("created", "shell"):
         return ""
-    if not _SCRIPT.fullmatch(event.name) or _FOR_TRAINING.search(event.content):
+    if not SCRIPT.fullmatch(event.name) or _FOR_TRAINING.search(event.content):
         return ""
     for name, path in given.items():
-        elsewhere = event.name == name and "/" in path and not _there(event.path, path)
+        elsewhere = event.name == name and "/" in path and not there(event.path, path)
         if not elsewhere and (name == event.name or not _variant(event.name, name)):
             continue
         stem = name.rpartition(".")[0]
@@ -144,15 +106,6 @@ def _instead(event: Event, given: dict[str, str], failed: set[str]) -> str:
         if not uses and name not in failed:
             return path
     return ""
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _there(path: str, given: str) -> bool:
-    """Whether a path is that of a given script."""
-    return path == given or path.endswith(f"/{given}")
 
 
 def _variant(name: str, given: str) -> bool:

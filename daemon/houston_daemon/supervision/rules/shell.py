@@ -163,6 +163,8 @@ def read(command: str) -> Command:
             folder = _in(folder, one.words[1])
         if one.program == "export" or not one.words:
             exported = {**exported, **dict(_assigned(one.words[1:])), **one.environment}
+        elif one.program == "unset":
+            exported = {name: value for name, value in exported.items() if name not in one.words}
         simple += _unwrapped(one)
     return Command(tuple(simple), tuple(texts))
 

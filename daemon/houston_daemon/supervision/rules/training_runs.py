@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from houston_daemon.supervision.attention.window import cut
 from houston_daemon.supervision.rules.history import Event, Ran, Wrote
+from houston_daemon.supervision.rules.jobs import Key, left, where
 from houston_daemon.supervision.rules.shell import Simple
+from houston_daemon.supervision.trace import Trace
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _TRAINS = re.compile(
@@ -39,6 +41,8 @@ class Use(NamedTuple):
 
     step: int
     host: str
+    known: bool
+    """Whether its words say which GPUs, and not a variable or a program."""
     gpus: frozenset[str] | None
     """Which; None where nothing restricts it."""
     processes: int | None
@@ -54,22 +58,36 @@ class Use(NamedTuple):
     """The file of the agent that says so, where that is not the command itself."""
 
 
-def uses(events: Iterable[Event], more: Iterable[str]) -> list[Use]:
+def uses(trace: Trace, events: Iterable[Event], more: Iterable[str]) -> list[Use]:
     """Every run that trains or is given GPUs, in order. more: patterns of commands that train."""
     patterns = [re.compile(one, re.I) for one in more]
-    sessions: dict[tuple[str, str], str] = {}
-    found: list[Use] = []
+    runs: dict[int, list[Ran]] = {}
     for event in events:
-        if isinstance(event, Wrote):
-            continue
-        session = (event.host, str(event.seen.arguments.get("session_id", "main")))
-        if not event.simple.words or event.simple.program == "export":
-            for devices in _exported(event.simple) if event.within is None else ():
-                sessions[session] = devices
-        elif event.source is None or not event.script.endswith(".sh"):  # else its lines come
-            seen = event.simple.environment.get(VISIBLE, sessions.get(session))
-            found.append(_use(event, seen, patterns))
-    return [use for use in found if use.trains or use.gpus is not None]
+        if isinstance(event, Ran):
+            runs.setdefault(id(event.seen), []).append(event)
+    devices: dict[Key, str] = {}
+    found: list[Use] = []
+    first = trace.task.hosts[0]
+    for call in (one for step in trace.seen for one in step.calls):
+        session = where(call, first)
+        for ran in runs.get(id(call), ()):
+            if ran.simple.program in ("", "export", "unset"):
+                if ran.within is None:
+                    _keep(ran.simple, session, devices)
+            elif ran.source is None or not ran.script.endswith(".sh"):  # else its lines come
+                seen = ran.simple.environment.get(VISIBLE, devices.get(session))
+                found.append(_use(ran, seen, patterns))
+        for gone in left(call, first):
+            devices.pop(gone, None)
+    return [use for use in found if use.trains or use.gpus is not None or not use.known]
+
+
+def _keep(simple: Simple, session: Key, devices: dict[Key, str]) -> None:
+    """Note what a session's programs see from here on."""
+    if simple.program == "unset" and VISIBLE in simple.words:
+        devices.pop(session, None)
+    for value in _exported(simple):
+        devices[session] = value
 
 
 def _exported(simple: Simple) -> Iterator[str]:
@@ -89,12 +107,15 @@ def _use(event: Ran, devices: str | None, patterns: list[re.Pattern[str]]) -> Us
     if taken := _TAKES.search(code):
         devices = taken[1]
     prefix = f"{VISIBLE}={devices} " if devices is not None else ""
+    known = not any(sign in (devices or "") for sign in "$`")
+    gpus = _gpus(devices) if known else None
     return Use(
         step=event.step,
         host=event.host,
-        gpus=_gpus(devices),
+        known=known,
+        gpus=gpus,
         processes=_processes(simple, words, devices),
-        trains=_trains(simple, words, patterns),
+        trains=gpus != frozenset() and _trains(simple, words, patterns),
         lora=bool(_LORA.search(words) or _LORA_CODE.search(code)),
         small=bool(_SMALL.search(words)),
         aside=bool(_ASIDE.search(event.command)),
@@ -129,6 +150,5 @@ def _processes(simple: Simple, words: str, devices: str | None) -> int | None:
         name, equals, value = word.partition("=")
         if _PROCESSES.fullmatch(name):
             value = value if equals else "".join(simple.words[at + 1 : at + 2])
-            if value.isdigit():
-                return int(value)
+            return int(value) if value.isdigit() else None
     return 1 if simple.program == "torchrun" and devices is None else None

@@ -12,6 +12,7 @@ from tests.support.traced import (
     Step,
     Steps,
     begin,
+    call,
     create,
     edit,
     kill,
@@ -30,6 +31,14 @@ Case = tuple[Steps, dict[str, Any], set[int]]
 GIVEN = {"_instructions": "Answers are made by `scripts/inference.py`; train with train.py."}
 OWN = create("inference_new.py", "print('mine')\n")
 RUN_OWN = run("python inference_new.py --out answers.json")
+LISTED = listing("inference.py  120\nREADME.md  3", "scripts")
+
+
+def shown(command: str) -> Done:
+    """A command at whose end a listing shows one script."""
+    return run(f"{command}; ls -la", "-rw-r--r-- 1 a a 120 inference.py\n")
+
+
 IGNORED: dict[str, Case] = {
     "made and run instead": ([OWN, RUN_OWN], GIVEN, {1, 2}),
     "its edits, too": ([OWN, look("inference_new.py"), edit("inference_new.py", "print(2)"),
@@ -39,9 +48,46 @@ IGNORED: dict[str, Case] = {
                            GIVEN, {1, 2}),
     "of the same name elsewhere": ([create("inference.py"), run("python ./inference.py")], {
         **GIVEN, "_instructions": "see /data/x/inference.py"}, {1, 2}),
-    "found in a listing": (
-        [listing("inference.py  120\nREADME.md  3", "scripts"), OWN, RUN_OWN], {},
-                           {2, 3}),
+    "found in a listing": ([LISTED, OWN, RUN_OWN], {}, {2, 3}),
+    "listed in the step that makes another": ([(LISTED, OWN), RUN_OWN], {}, {1, 2}),
+    "listed after commands that only look": (
+        [run("cat README.md 2>/dev/null | head; nvidia-smi > /dev/null"), run("git log"),
+         call("get_file_info", "info", path="a"), LISTED, OWN, RUN_OWN], {}, {5, 6}),
+    "listed after a command that changed no file": (
+        [Step(run("python -c 'import torch'"), changed=False), LISTED, OWN, RUN_OWN], {}, {3, 4}),
+    "an edit of it is no creation": (
+        [edit("scripts/inference.py"), look("scripts/inference.py"), OWN, RUN_OWN], {}, {3, 4}),
+    "its own, by a here-document, and listed at once": (
+        [shown("cat > inference.py <<'E'\nprint(1)\nE\n"), OWN, look(OWN["fields"]["path"]),
+         edit("inference_new.py", "print(2)"), RUN_OWN], {}, set()),
+    "its own, by echo": ([shown("echo 'print(1)' > inference.py"), OWN, RUN_OWN], {}, set()),
+    "its own, by printf": ([shown("printf 'x' >> inference.py"), OWN, RUN_OWN], {}, set()),
+    "its own, by tee": ([shown("echo x | tee inference.py"), OWN, RUN_OWN], {}, set()),
+    "its own, copied": ([shown("cp a.py inference.py"), OWN, RUN_OWN], {}, set()),
+    "its own, moved": ([shown("mv a.py inference.py"), OWN, RUN_OWN], {}, set()),
+    "its own, made by a program": (
+        [run("python make.py"), run("ls", "inference.py\n"), OWN, RUN_OWN], {}, set()),
+    "its own, made in a string that runs": (
+        [run('echo "$(python make.py)"'), run("ls", "inference.py\n"), OWN, RUN_OWN], {}, set()),
+    "its own, made by a command that still runs": (
+        [Step(begin("python make.py", session="b"), changed=False), sleep(), LISTED, OWN, RUN_OWN],
+        {}, set()),
+    "its own, made outside of the workspace": (
+        [Step(run("git clone https://x/y /tmp/y"), changed=False),
+         run("ls /tmp/y", "inference.py\n"), OWN, RUN_OWN], {}, set()),
+    "its own, made and opened in one step": (
+        [(create("inference.py"), look("inference.py")), OWN, RUN_OWN], {}, set()),
+    "a repository that it cloned": (
+        [run("git clone https://x/y"), listing("main.py  9", "y"), create("main_new.py"),
+         run("python main_new.py")], {}, set()),
+    "the instructions ask for it, it writes it by the shell": (
+        [run("echo 'print(1)' > solve.py"), create("solve_v2.py"), run("python solve_v2.py")],
+        {"_instructions": "Write solve.py."}, set()),
+    "the instructions ask for it, it copies it": (
+        [run("cp draft.py solve.py"), create("solve_v2.py"), run("python solve_v2.py")],
+        {"_instructions": "Write solve.py."}, set()),
+    "the instructions name what it appends to": (
+        [run("echo x >> scripts/inference.py"), OWN, RUN_OWN], GIVEN, {2, 3}),
     "seen when it was opened": ([look("src/inference.py"), OWN, RUN_OWN], {}, {2, 3}),
     "named by the task's settings": ([OWN, RUN_OWN], {"provided": ("bin/inference.py",)}, {1, 2}),
     "made, but never run": ([OWN, run("python scripts/inference.py")], GIVEN, set()),
@@ -95,6 +141,10 @@ SLOW: dict[str, Case] = {
         [run("python -c 'import vllm'", "No module named 'vllm'", 1), create("gen.py", HF)], GPUS,
         set()),
     "vLLM is used": ([create("gen.py", VLLM), run("python gen.py")], GPUS, set()),
+    "an adapter is merged, vLLM samples": (
+        [create("m.py", HF.replace("print(model.generate(x))", "model.save_pretrained(p)") + VLLM),
+         run("python m.py")], GPUS, set()),
+    "vLLM is only named": ([create("gen.py", "# no vllm here\n" + HF)], GPUS, {1}),
     "it trains": (
         [create("t.py", HF + "Trainer(model).train()\n"), run("python t.py")], GPUS, set()),
     "it is only read": ([look("gen.py", HF), run("grep from_pretrained gen.py")], GPUS, set()),
@@ -102,6 +152,16 @@ SLOW: dict[str, Case] = {
 
 ONE = "CUDA_VISIBLE_DEVICES=0 python train.py"
 LORA = "torchrun --nproc_per_node 8 train.py --use_lora"
+EACH = "for i in 0 1 2 3 4 5 6 7; do CUDA_VISIBLE_DEVICES=$i python train.py --seed $i & done; wait"
+EIGHT = run("torchrun --nproc_per_node=8 train.py")
+EXPORTED = run("export CUDA_VISIBLE_DEVICES=0")
+
+
+def session(name: str, change: str, **more: Any) -> Done:
+    """A session that was opened or closed."""
+    return call(name, "session", session_id=more.pop("session_id", "main"), change=change, **more)
+
+
 SHOWN = "|   0  NVIDIA H100 80GB  On |\n|   1  NVIDIA H100 80GB  On |\n"
 IDLE: dict[str, Case] = {
     "one of eight": ([run(ONE)], GPUS, {1}),
@@ -130,6 +190,57 @@ IDLE: dict[str, Case] = {
     "both by one command": (
         [run("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py & CUDA_VISIBLE_DEVICES=4,5,6,7 python"
              " train.py; wait")], GPUS, set()),
+    "each in a loop": ([run(EACH)], GPUS, set()),
+    "each in a loop of a script": ([create("go.sh", EACH), run("bash go.sh")], GPUS, set()),
+    "named by a variable": (
+        [run("GPUS=0,1,2,3,4,5,6,7; CUDA_VISIBLE_DEVICES=$GPUS python train.py")], GPUS, set()),
+    "named by a program": (
+        [run("CUDA_VISIBLE_DEVICES=$(seq -s, 0 7) python train.py"),
+         run("export CUDA_VISIBLE_DEVICES=`cat gpus`"), run("python train.py")], GPUS, set()),
+    "named by a variable, few processes": (
+        [run("CUDA_VISIBLE_DEVICES=$A torchrun --nproc_per_node=2 train.py")], GPUS, set()),
+    "one beside another that a variable names": (
+        [run("CUDA_VISIBLE_DEVICES=$A python train.py & CUDA_VISIBLE_DEVICES=0 python train.py")],
+        GPUS, set()),
+    "one after another that a variable names": (
+        [run("CUDA_VISIBLE_DEVICES=$A python train.py"), *[sleep()] * 4, run(ONE)], GPUS, {6}),
+    "as many processes as a variable says": (
+        [run("torchrun --nproc_per_node=$N train.py"), run("torchrun --nproc_per_node gpu t.py")],
+        GPUS, set()),
+    "taken back in the session": (
+        [EXPORTED, run("unset CUDA_VISIBLE_DEVICES"), EIGHT], GPUS, set()),
+    "taken back in the command": (
+        [run("export CUDA_VISIBLE_DEVICES=0; python a.py; unset CUDA_VISIBLE_DEVICES; torchrun"
+             " --nproc_per_node=8 train.py")], GPUS, set()),
+    "another is taken back": ([EXPORTED, run("unset WANDB_MODE"), EIGHT], GPUS, {3}),
+    "taken back, then given to one run": (
+        [EXPORTED, run("unset CUDA_VISIBLE_DEVICES"), run(ONE)], GPUS, {3}),
+    "its session was closed": (
+        [EXPORTED, session("close_session", "closed", closed=("main",)), EIGHT], GPUS, set()),
+    "all sessions were closed": (
+        [EXPORTED, session("close_all_sessions", "closed", session_id="", closed=("main", "b")),
+         EIGHT], GPUS, set()),
+    "all were closed on every host": (
+        [run("export CUDA_VISIBLE_DEVICES=0", _host="local"),
+         session("close_all_sessions", "closed", session_id="", closed=("local:main",),
+                 _host="all"),
+         run("torchrun --nproc_per_node=8 train.py", _host="local")], GPUS, set()),
+    "another was closed": (
+        [EXPORTED, session("close_session", "closed", session_id="b", closed=("b",)), EIGHT], GPUS,
+        {3}),
+    "it was opened anew": ([EXPORTED, session("create_session", "created"), EIGHT], GPUS, set()),
+    "it was open already": ([EXPORTED, session("create_session", "found"), EIGHT], GPUS, {3}),
+    "it was only cleared": (
+        [EXPORTED, session("clear_session_buffer", "cleared"), EIGHT], GPUS, {3}),
+    "its shell ended": (
+        [EXPORTED, run("exit", end="its shell exited"), EIGHT], GPUS, set()),
+    "none at all is no training": (
+        [run('CUDA_VISIBLE_DEVICES="" python split_train_test.py'),
+         run("export CUDA_VISIBLE_DEVICES="), run("python make_train_set.py"),
+         run("CUDA_VISIBLE_DEVICES=-1 python train_tokenizer.py")], GPUS, set()),
+    "none, by the agent's program": (
+        [create("train.py", "os.environ['CUDA_VISIBLE_DEVICES'] = ''\n"), run("python train.py")],
+        GPUS, set()),
     "deepspeed on some": ([run("deepspeed --include localhost:0,1 train.py")], GPUS, {1}),
     "LoRA in the program": ([create("train.py", "m = get_peft_model(m, LoraConfig(r=8))\n"),
                              run("torchrun --nproc_per_node 8 train.py")],

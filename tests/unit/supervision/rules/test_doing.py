@@ -17,6 +17,7 @@ from tests.support.traced import (
     edit,
     finish,
     kill,
+    listing,
     look,
     output,
     run,
@@ -81,9 +82,22 @@ REPEATED: dict[str, Case] = {
 }  # fmt: skip
 
 FORM = score(None, "format", "answer.json is missing. No submission was used.")
+MAKES = begin("python make.py --out answer.json")
 EVALUATION: dict[str, Case] = {
     "nothing there to score": ([FORM], {}, {1}),
-    "still being written": ([begin("python make.py --out answer.json"), SCORED], {}, {2}),
+    "still being written": ([MAKES, SCORED], {}, {2}),
+    "still being written, after another edit": ([MAKES, edit(), SCORED], {}, {3}),
+    "still being written, as a look showed": (
+        [MAKES, sleep(), output("12 %"), SCORED], {}, {4}),
+    "looked at in the same step": ([MAKES, sleep(), (output("12 %"), SCORED)], {}, {3}),
+    "it may be done after a sleep": (
+        [MAKES, sleep(1800, ["main"]), run("wc -l answer.json", session="b"), SCORED], {}, set()),
+    "it may be done after a sleep alone": ([MAKES, sleep(1800, ["main"]), SCORED], {}, set()),
+    "it may be done after a sleep in the shell": (
+        [MAKES, run("sleep 900", session="b"), SCORED], {}, set()),
+    "what it writes was looked at": ([MAKES, look("answer.json"), SCORED], {}, set()),
+    "what it writes was checked": (
+        [MAKES, run("python check.py answer.json", session="b"), SCORED], {}, set()),
     "written and done": (
         [begin("python make.py --out answer.json"), output("", False, 0), SCORED], {}, set()),
     "something else runs": ([begin("python train.py"), SCORED], {}, set()),
@@ -95,6 +109,11 @@ FINISH: dict[str, Case] = {
     "while a command runs": ([SCORED, TRAIN, finish()], {}, {3}),
     "while one runs in another session": (
         [SCORED, begin("x", session="b"), run("ls"), finish()], {}, {4}),
+    "as a look showed": ([SCORED, TRAIN, sleep(), output("loss 2"), finish()], {}, {5}),
+    "it may have ended in a sleep": ([SCORED, TRAIN, sleep(9, ["main"]), finish()], {}, set()),
+    "its log was looked at": (
+        [SCORED, begin("python train.py > train.log"), run("tail train.log", session="b"),
+         finish()], {}, set()),
     "after it ended": ([SCORED, TRAIN, output("", False, 0), finish()], {}, set()),
     "after it was ended": ([SCORED, TRAIN, kill(), finish()], {}, set()),
     "after a sleep that saw nothing run": ([SCORED, TRAIN, sleep(9, []), finish()], {}, set()),
@@ -110,6 +129,14 @@ FINISH: dict[str, Case] = {
     "at its best": ([score(60), create("a"), score(70), finish()], {}, set()),
 }  # fmt: skip
 
+LOOKS = (
+    run("tail -n 3 train.log 2>&1 | grep loss"), run("nvidia-smi"), run("sleep 60; ls > /dev/null"),
+    run("for f in *.log; do wc -l $f; done"), run("git status"), run("find . | xargs wc -l"),
+    run("while ps -p 12 > /dev/null; do sleep 9; done; tail train.log"), kill("b"),
+    output(), listing("a"), look(), sleep(), think(),
+    call("list_sessions", "sessions", sessions=[]), call("check_session_idle", "idle"),
+    call("web_search", _query="x"), call("web_page_scroll_down", "page"),
+)  # fmt: skip
 LOWERED: dict[str, Case] = {
     "a change lowered it": ([score(70), create("a"), look(), score(60)], {}, {2}),
     "only a little": ([score(70), create("a"), score(69.5)], {}, set()),
@@ -118,6 +145,23 @@ LOWERED: dict[str, Case] = {
     "the step that scored changed it": ([score(70), (create("a"), score(60))], {}, {2}),
     "between two lower ones": ([score(70), create("a"), score(60), create("b"), score(50)], {},
                                {2, 4}),
+    "back up, but not to the best": (
+        [score(60), create("a"), score(50), create("b"), score(58)], {}, {2}),
+    "as low as before": ([score(60), create("a"), score(50), create("b"), score(50)], {}, {2}),
+    "down again after it came back up": (
+        [score(60), create("a"), score(50), create("b"), score(58), create("c"), score(55)], {},
+        {2, 6}),
+    "files that a job in the background changes": (
+        [score(70), create("a"), *[Step(one, changed=True) for one in LOOKS], score(60)], {}, {2}),
+    "a look and a sleep": (
+        [score(70), create("a"), Step(sleep(), output(), changed=True), score(60)], {}, {2}),
+    "a look and a change": (
+        [score(70), Step(output(), run("echo 1 > answer.json"), changed=True), score(60)], {}, {2}),
+    "no file was changed": (
+        [score(70), create("a"), Step(run("python x.py"), changed=False), score(60)], {}, {2}),
+    "an edit that failed": (
+        [score(70), create("a"),
+         Step(call("edit_file", "error", "no", False), changed=True), score(60)], {}, {2}),
     "the best is not high": ([score(30), create("a"), score(2)], {}, set()),
     "what is high is said": ([score(30), create("a"), score(2)], {"high_score": 20}, {2}),
     "nothing scored anything": ([score(0), create("a"), score(0)], {}, set()),
