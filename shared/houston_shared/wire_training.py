@@ -45,6 +45,8 @@ class StartTraining(FromPerson, frozen=True, kw_only=True):
     """The policy that it begins from; empty for the base model."""
     base: str = ""
     """Folder of the base model."""
+    base_hash: str = ""
+    """What that model is, by content; empty where nobody has looked."""
     rollouts: tuple[str, ...] = ()
     manifest: str = ""
     """SHA-256 of the manifest of its data."""

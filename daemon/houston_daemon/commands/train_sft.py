@@ -14,7 +14,7 @@ from houston_daemon.commands import selecting
 from houston_daemon.commands.export import row_arguments, row_options
 from houston_daemon.training.sft import asking, following, launch, progress, recipe, run_folder
 from houston_daemon.training.sft.finishing import manifest_hash, registered, tell
-from houston_daemon.training.sft.run_folder import RunFolder
+from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared import gpu_file, out, secret_values
 from houston_shared.config import Loaded
 from houston_shared.config_hosts import LOCAL
@@ -72,7 +72,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gpus", type=whole(0, 1024), metavar="N", help="GPUs of this machine")
     parser.add_argument(
-        "--share-gpus", action="store_true", help="use GPUs on which an engine runs"
+        "--share-gpus",
+        action=argparse.BooleanOptionalAction,
+        help="use GPUs on which an engine runs",
     )
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
     parser.add_argument("--alone", action="store_true", help="beside the daemon, not as its child")
@@ -83,21 +85,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
     if (done := _waiting(arguments, loaded)) is not None:
-        _take_in(arguments, loaded, done)
+        if arguments.name:
+            asking.renamed(loaded, done, arguments.name)
+        _take_in(loaded, done)
         return _say(arguments, loaded, done, "finished")
     folder = _folder(arguments, loaded)
+    _keep_gpus(arguments, folder)
     there = holder(loaded.home) is not None
-    gpus = _gpus(arguments, loaded, folder)
+    gpus = _gpus(arguments, loaded, folder.asked)
     alone = bool(arguments.alone) or not there
     beside = alone and there
     folder.ask(msgspec.structs.replace(folder.asked, beside=beside))
     if alone:
-        _check_engines(arguments, loaded, gpus)
+        _check_engines(folder.asked, loaded, gpus)
     if there:
         _bury(loaded, folder.path.name)
     progress.Writer(folder.path).set("queued")  # what an earlier try said is over
     if there:
-        _tell(arguments, loaded, folder, gpus, alone)
+        _tell(loaded, folder, gpus, alone)
     child = launch.start(folder.path, gpus) if alone else None
     if beside:
         tell(loaded, folder.path.name, "running")
@@ -120,7 +125,7 @@ def _waiting(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder | None:
     return folder if now is not None and now.state == "finished" else None
 
 
-def _take_in(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -> None:
+def _take_in(loaded: Loaded, folder: RunFolder) -> None:
     """Have the daemon take down a run that has finished, and the policy that came of it."""
     run = folder.path.name
     if holder(loaded.home) is None:
@@ -133,7 +138,7 @@ def _take_in(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -
     with Reader(loaded.home) as reader:
         known = reader.run(training_runs.one(run))
     if known is None or known.state in ("failed", "cancelled"):
-        _tell(arguments, loaded, folder, 0, True)
+        _tell(loaded, folder, 0, True)
     registered(loaded, folder)
     if known is None or known.alone or known.state != "finished":
         tell(loaded, run, "finished")
@@ -167,7 +172,7 @@ def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
         return asking.new(loaded, wanted)
     if selecting.selection(arguments).given or arguments.data:
         raise HoustonError("A run that goes on has its data.", code=ExitCode.USAGE)
-    return asking.again(loaded, arguments.resume, settings)
+    return asking.again(loaded, arguments.resume, settings, arguments.name)
 
 
 def _base(named: str) -> str:
@@ -183,20 +188,28 @@ def _rollouts(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
         return reader.run(chosen(selection, recipe.NOT_TRAINED))
 
 
-def _gpus(arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder) -> int:
-    """As many as were asked for; else one where this host has any."""
-    if arguments.gpus is not None:
-        return int(arguments.gpus)
-    if folder.asked.recipe.device == "cpu":
+def _keep_gpus(arguments: argparse.Namespace, folder: RunFolder) -> None:
+    """Note what was asked for: a run that goes on does so with the GPUs that it had."""
+    said = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
+    changed = {key: value for key, value in said.items() if value is not None}
+    folder.ask(msgspec.structs.replace(folder.asked, **changed))
+
+
+def _gpus(arguments: argparse.Namespace, loaded: Loaded, asked: Asked) -> int:
+    """As many as were asked for; else one where this host has any.
+
+    On the CPU none: a run may go on there that had some.
+    """
+    if arguments.gpus is None and asked.recipe.device == "cpu":
         return 0
-    return min(1, loaded.gpus(LOCAL))
+    return min(1, loaded.gpus(LOCAL)) if asked.gpus is None else asked.gpus
 
 
-def _check_engines(arguments: argparse.Namespace, loaded: Loaded, gpus: int) -> None:
+def _check_engines(asked: Asked, loaded: Loaded, gpus: int) -> None:
     """Beside an engine on one GPU training takes memory that the engine counts on."""
     leases = gpu_file.read(loaded.home).leases
     engines = sorted({one.holder for one in leases if one.holder.startswith("engine:")})
-    if gpus and engines and not arguments.share_gpus:
+    if gpus and engines and not asked.share_gpus:
         raise HoustonError(
             f"GPUs of this machine are used by {', '.join(engines).replace(':', ' ')}.",
             recipe.NOT_TRAINED,
@@ -205,9 +218,7 @@ def _check_engines(arguments: argparse.Namespace, loaded: Loaded, gpus: int) -> 
         )
 
 
-def _tell(
-    arguments: argparse.Namespace, loaded: Loaded, folder: RunFolder, gpus: int, alone: bool
-) -> None:
+def _tell(loaded: Loaded, folder: RunFolder, gpus: int, alone: bool) -> None:
     """Have the daemon queue it, or note that it runs alone."""
     from houston_shared.sending import send
     from houston_shared.wire import StartTraining
@@ -220,11 +231,12 @@ def _tell(
         name=asked.name,
         parent=asked.parent,
         base=asked.recipe.base,
+        base_hash=asked.base_hash,
         rollouts=asked.rollouts,
         manifest=manifest_hash(folder.data),
         recipe=msgspec.to_builtins(asked.recipe),
         gpus=gpus,
-        share_gpus=arguments.share_gpus,
+        share_gpus=asked.share_gpus,
     )
     send(loaded.home, message, "It may have been queued.", f"houston train show {asked.run}")
 

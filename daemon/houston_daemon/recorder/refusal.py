@@ -12,6 +12,8 @@ Code = Literal[
     "STALE_LEASE", "SEQ_CONFLICT", "ENDED", "PROTOCOL", "UNKNOWN", "INVALID", "DISK_FULL"
 ]
 
+UNCHANGED = "Nothing was changed."
+"""The effect of whatever is denied."""
 LOW_SPACE = 8 * 1024 * 1024
 """Free bytes under which an I/O error of SQLite is taken for a full disk."""
 
@@ -26,7 +28,7 @@ class Refusal(Exception):
 
 
 def denial(
-    cause: str, next: str = "", effect: str = "Nothing was changed.", code: int = ExitCode.FAILED
+    cause: str, next: str = "", effect: str = UNCHANGED, code: int = ExitCode.FAILED
 ) -> HoustonError:
     """A person's message is not done; raised as the HoustonError that they will read."""
     return HoustonError(cause, effect, next, ExitCode(code))

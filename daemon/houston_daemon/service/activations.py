@@ -14,7 +14,7 @@ from houston_daemon.recorder.protocol import RecorderHandle
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.policy_engines import engine_of, is_child, kept, model_folder
-from houston_daemon.training.policies import checking, live, loading
+from houston_daemon.training.policies import checking, lineage, live, loading
 from houston_daemon.training.policies.hashing import model_hash
 from houston_shared.config import Engine, Loaded
 from houston_shared.engine_kinds import KINDS
@@ -147,7 +147,10 @@ class Activations:
     def _check_base(
         self, asked: Activation, policy: Policy, engine: Engine, server: loading.Server
     ) -> None:
-        """Raise HoustonError unless the engine samples from the model that the policy changes."""
+        """Raise HoustonError unless the engine samples from the model that the policy changes.
+
+        Full weights bring their own: any model that they come from says what engine they need.
+        """
         folder = model_folder(engine)
         if folder is None and policy.kind == "lora":
             root = loading.card(server).root
@@ -158,11 +161,13 @@ class Activations:
                 "model is no folder of this machine.",
                 next=f"Set `engines.{asked.engine}.model` to the folder.",
             )
-        if model_hash(folder, self._home) != policy.base_hash:
-            raise HoustonError(
-                f"Engine {asked.engine} serves {folder}, which is not the model that {policy.name} "
-                f"was trained from ({policy.base})."
-            )
+        with Reader(self._home) as reader:
+            known = reader.run(policies.every())
+        serves = model_hash(folder, self._home)
+        if policy.kind == "full" and serves in lineage.bases(policy, known):
+            return
+        if serves != policy.base_hash:
+            raise _other_model(asked.engine, folder, policy, lineage.weights_under(policy, known))
 
     def _loaded_engine(self, name: str) -> Engine:
         return engine_of(self._loaded, name)
@@ -196,6 +201,21 @@ def _fits(name: str, engine: Engine, policy: Policy) -> None:
             f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
             next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
         )
+
+
+def _other_model(name: str, folder: Path, policy: Policy, weights: Policy | None) -> HoustonError:
+    """weights: full weights of the home that the policy is an adapter of."""
+    if weights is None:
+        return HoustonError(
+            f"Engine {name} serves {folder}, which is not the model that {policy.name} was trained "
+            f"from ({policy.base})."
+        )
+    return HoustonError(
+        f"{policy.name} is an adapter of the full weights {weights.name}, and engine {name} serves "
+        f"{folder}: adapters are loaded only where their own model is served.",
+        next=f"houston policy merge {policy.name} --out DIR; houston policy import DIR --base "
+        f"{policy.base} --name {policy.family}; and activate what that is: full weights.",
+    )
 
 
 def _sentence(problem: HoustonError) -> str:

@@ -15,6 +15,7 @@ from houston_daemon.engines.process import EngineProcess
 from houston_daemon.recorder.people.policies import full_settings
 from houston_daemon.service.engine_child import started_with
 from houston_daemon.service.engine_places import engine_log, state_file
+from houston_daemon.training.policies import lineage
 from houston_shared.config import Engine, Loaded
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
@@ -31,16 +32,18 @@ def engine_of(loaded: Loaded, name: str) -> Engine:
     try:
         with Reader(loaded.home) as reader:
             found = reader.run(policies.full_engine(name))
+            known = reader.run(policies.every())
     except HoustonError as problem:
         raise ConfigurationError(str(problem)) from problem
     if found is None:
         return loaded.engine(name)
-    policy, like = found
-    settings = full_settings(
-        msgspec.to_builtins(engine_of(loaded, like)),
-        policy,
-        str(policies_folder(loaded.home) / policy.folder),
-    )
+    policy, named = found
+    like = engine_of(loaded, named)
+    instead = lineage.folders(loaded.home, lineage.bases(policy, known), known)
+    if serves := model_folder(like):  # a copy of such a model, maybe, that nobody trained from
+        instead |= {os.path.realpath(serves)}
+    folder = str(policies_folder(loaded.home) / policy.folder)
+    settings = full_settings(msgspec.to_builtins(like), policy, folder, instead)
     del settings["own_policy"]
     return msgspec.convert(settings, Engine)
 

@@ -189,6 +189,35 @@ def test_full_weights_are_sampled_from_on_an_engine_of_their_own(
     }  # fmt: skip
 
 
+def test_full_weights_of_a_later_round_take_the_place_of_the_first_model(
+    station: Station, person: Person
+) -> None:
+    """An engine of the base's folder or of an earlier round's, whichever its command names."""
+    register(station, person, "policy@2", kind="full", hash="f2")
+    first = str(station.home.path / "policies" / "policy@2")
+    later = {"kind": "full", "base": first, "base_hash": "f2", "parent": "policy@2"}
+    assert isinstance(register(station, person, "policy@3", **later), wire.Done)
+    activate(station, person, "policy@3")
+    for model in ("/models/base", first):
+        settings = {"kind": "vllm", "command": ["vllm", "serve", model]}
+        found = queued(station, person, engine_settings=settings)
+        last = str(station.home.path / "policies" / "policy@3")
+        assert found.engine == "policy@3"
+        assert found.engine_settings["command"] == ["vllm", "serve", last]
+
+
+def test_an_engines_own_model_is_never_called_what_was_trained_from_it(
+    station: Station, person: Person
+) -> None:
+    """The first of a family may be full weights of this home, which another engine serves."""
+    register(station, person, "policy@2", kind="full", hash="f2")
+    register(station, person, "new@2", kind="full", base_hash="f2", parent="policy@2")
+    activate(station, person, "new@2")
+    done = person.ask(wire.ActivatePolicy(request="back", engine="e", rollback=True))
+    station.recorder.activation_ended(done.seq, True)
+    assert shown(station) == {}
+
+
 def shown(station: Station) -> dict[str, str]:
     with Reader(station.home) as reader:
         return reader.run(policies.shown_actives())
@@ -290,6 +319,9 @@ def test_runs_that_nobody_could_start_are_refused(station: Station, person: Pers
     assert "no folder training/nowhere" in said.cause
     said = start(station, person, "sft-1", parent="policy@9")
     assert "no policy 'policy@9'" in said.cause
+    register(station, person, "policy@2")
+    said = start(station, person, "sft-1", base="/other", base_hash="other")
+    assert "another base model than /other" in said.cause
     assert "no training run 'x'" in person.ask(wire.CancelTraining(run="x")).cause
 
 

@@ -224,3 +224,30 @@ def test_full_weights_have_an_engine_of_their_own_that_ends_with_their_use(
     station.run("policy", "rollback")
     station.until(lambda: not alive(server), 60, "nobody uses it any more")
     assert full not in station.json("daemon", "status")[0]["engines"]
+
+
+def test_full_weights_that_were_trained_from_full_weights_are_activated_like_the_first(
+    station: Station, tmp_path: Path
+) -> None:
+    """The engine serves the model that the first round began from. An adapter of such weights is
+    refused, with the way that works."""
+    station.run("policy", "activate", "base")
+    merged = [tmp_path / f"merged{number}" for number in (1, 2)]
+    station.run("policy", "merge", "policy@3", "--out", str(merged[0]))
+    words = ("policy", "import", str(merged[0]), "--base", str(model_path()), "--name", "rounds")
+    first = station.json(*words)[0]["policy"]
+    weights = str(station.home / "policies" / first)
+    adapter = make_adapter(tmp_path / "adapter", 7)
+    words = ("policy", "import", str(adapter), "--base", weights, "--name", "rounds")
+    on_it = station.json(*words)[0]["policy"]
+    said = station.run("policy", "activate", on_it, code=1).stderr
+    assert f"{on_it} is an adapter of the full weights {first}" in said
+    assert f"houston policy merge {on_it} --out DIR" in said
+    station.run("policy", "merge", on_it, "--out", str(merged[1]))
+    words = ("policy", "import", str(merged[1]), "--base", weights, "--name", "rounds")
+    second = station.json(*words)[0]["policy"]
+    assert activate(station, second)["state"] == "active"
+    rollout = start(station, quick(station, "one"))
+    assert station.ended(rollout)["engine"] == second
+    assert sampled_by(station, rollout) == {second}
+    station.run("policy", "rollback")

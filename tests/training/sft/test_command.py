@@ -1,5 +1,6 @@
 """`houston train sft` as people call it: under the daemon, refused, and gone on with."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from houston_daemon.commands import train_sft
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.sft import asking, turn
+from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.config import load
 from houston_shared.errors import HoustonError
 from houston_shared.policy_names import training_folder
@@ -222,6 +225,45 @@ def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base:
     assert changed.recipe.base == str(base)
     with pytest.raises(HoustonError, match="There is no training run"):
         asking.again(loaded, "no-such-run", [])
+
+
+GPUS: dict[str, tuple[list[str], list[str], tuple[int, bool]]] = {
+    "as it was started": (["--gpus", "8", "--share-gpus"], [], (8, True)),
+    "other ones by a flag": (
+        ["--gpus", "8", "--share-gpus"],
+        ["--gpus", "2", "--no-share-gpus"],
+        (2, False),
+    ),
+    "on the CPU, where there were some": (
+        ["--gpus", "8", "--share-gpus"],
+        ["--set", "device=cpu"],
+        (0, True),
+    ),
+    "one of this host, as nobody said": ([], [], (1, False)),
+    "none, as was said": (["--gpus", "0"], [], (0, False)),
+}
+
+
+@pytest.mark.parametrize("case", GPUS)
+def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, case: str) -> None:
+    first, again, expected = GPUS[case]
+    data = tiny.write(tmp_path / "data", tiny.rows())
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "houston.toml").write_text("[hosts]\ngpus = 4\n")
+    loaded = load(str(home), None)
+    parser = argparse.ArgumentParser()
+    train_sft.arguments(parser)
+
+    def taken(*words: str) -> tuple[RunFolder, int]:
+        said = parser.parse_args(list(words))
+        made = train_sft._folder(said, loaded)
+        train_sft._keep_gpus(said, made)
+        return made, train_sft._gpus(said, loaded, made.asked)
+
+    made, _ = taken("--data", str(data), "--base", str(base), *first)
+    made, gpus = taken("--resume", made.path.name, *again)
+    assert (gpus, made.asked.share_gpus) == expected
 
 
 def test_commands_and_the_daemon_need_no_torch() -> None:

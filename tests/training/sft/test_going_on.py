@@ -1,16 +1,21 @@
 """Training that goes on from what was trained before: an adapter, full weights, a policy's name."""
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaForCausalLM
 
+from houston_daemon.training.policies.hashing import model_hash
 from houston_daemon.training.policies.registering import register
 from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import asking
+from houston_daemon.training.sft import asking, beginning, progress
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import Result, RunFolder
 from houston_shared.config import Loaded, load
@@ -89,11 +94,86 @@ def test_a_policy_by_its_name_is_the_parent_of_what_comes_out(station: Station) 
     other = asked(loaded, data, "base=reader@3", name="writer")
     assert (other.name, other.parent) == ("writer", "reader@3")
     plain = asked(loaded, data, "base=reader@1")
-    assert (plain.name, plain.parent, plain.recipe.base) == ("policy", "", str(base))
+    assert (plain.name, plain.parent, plain.recipe.base) == ("reader", "reader@1", str(base))
     weights = station.home / "policies" / "reader@2" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     with pytest.raises(HoustonError, match="not those that were registered as reader@2"):
         asked(loaded, data, "base=reader@2")
+
+
+def test_what_could_not_be_registered_is_refused_before_the_first_step(station: Station) -> None:
+    """A family has one base model. A run that was to join another's may be renamed."""
+    base, other = (
+        tiny.save_model(station.folder / name, hidden_size=size)
+        for name, size in (("base", 32), ("other", 64))
+    )
+    data = tiny.write(station.folder / "data", tiny.rows())
+    loaded = load(str(station.home), None)
+    early = asking.new(
+        loaded, asking.Wanted((), data, (), RowOptions(), "small", (f"base={other}",), "")
+    )
+    station.start()
+    register(loaded, adapter(base, station.folder / "adapter"), base)
+    with pytest.raises(HoustonError, match="are trained from another base model") as refused:
+        asked(loaded, data, f"base={other}")
+    assert "--name" in refused.value.next
+    assert [one.name for one in early.path.parent.iterdir()] == [early.path.name], "nothing stays"
+    again = ("train", "sft", "--resume", early.path.name, "--set", "steps=1")
+    assert "are trained from another" in station.run(*again[:4], code=1).stderr
+    with pytest.raises(HoustonError, match="are trained from another"):
+        asking.again(loaded, early.path.name, [], "policy")
+    done = station.run(*again[:4], "--name", "other", "--json", timeout=280)
+    assert json.loads(done.stdout)["policy"] == "other@2", done.stderr
+    with pytest.raises(HoustonError, match=r"has become other@2"):
+        asking.renamed(loaded, early, "another")
+
+
+CHANGED: dict[str, tuple[str, str]] = {
+    "the base": ("base", "is not the model any more"),
+    "the adapter": ("adapter", "is not the adapter any more"),
+    "the base is gone": ("", "there are no weights in it"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case: str) -> None:
+    where, said = CHANGED[case]
+    places = {"base": tiny.save_model(tmp_path / "base")}
+    places["adapter"] = adapter(places["base"], tmp_path / "adapter")
+    data = tiny.write(tmp_path / "data", tiny.rows())
+    loaded = load(str(tmp_path / "home"), None)
+    settings = tuple(f"{key}={folder}" for key, folder in places.items())
+    wanted = asking.Wanted((), data, (), RowOptions(), "small", settings, "")
+    made = asking.new(loaded, wanted)
+    beginning.check(made)
+    (file,) = places[where or "base"].glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1] + b"!") if where else file.unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "houston_daemon.training.sft", str(made.path)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    now = progress.read(made.path)
+    assert now is not None and now.state == "failed"
+    assert said in now.message and "Nothing was trained further" in now.message
+    made.ask(msgspec.structs.replace(made.asked, base_hash="", adapter_hash=""))
+    beginning.check(made)  # an older run, which has not noted it
+
+
+def test_the_lineage_names_the_base_as_it_was_and_needs_it_no_more(station: Station) -> None:
+    base = tiny.save_model(station.folder / "base")
+    full = station.folder / "full"
+    shutil.copytree(base, full)
+    (full / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes() + b" ")
+    (full / "tokenizer.json").write_text("{}")
+    station.start()
+    loaded = load(str(station.home), None)
+    before = model_hash(base)
+    shutil.rmtree(base)
+    made = register(loaded, full, base, base_hash=before)
+    (policy,) = station.json("policy", "show", made.name)
+    assert (policy["kind"], policy["base"]) == ("full", str(base))
+    assert policy["base_hash"] == before
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -127,3 +207,37 @@ def test_an_adapter_of_another_model_ends_in_a_sentence(tmp_path: Path, base: Pa
     )
     with pytest.raises(HoustonError, match="cannot go on with"):
         trained(folder)
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "lm_head"), ".*(q_proj|lm_head)"])
+def test_an_adapter_on_the_head_is_refused(tmp_path: Path, base: Path, targets: Any) -> None:
+    """The head computes the loss from its own weights, and passes the adapter by."""
+    new = tiny.run_folder(tmp_path, base, tiny.rows(), "new", lora_targets=targets)
+    with pytest.raises(HoustonError, match="names the model's head"):
+        trained(new)
+    there = adapter(base, tmp_path / "adapter", target_modules=["q_proj", "lm_head"])
+    on = tiny.run_folder(tmp_path, base, tiny.rows(), "on", adapter=str(there))
+    with pytest.raises(HoustonError, match="names the model's head"):
+        trained(on)
+
+
+def test_full_weights_keep_the_tokenizer_of_their_base_to_the_byte(tmp_path: Path) -> None:
+    """Written anew a tokenizer may have another form; ids are told apart by its hash."""
+    base = tiny.save_model(tmp_path / "base")
+    file = base / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=None) + "\n")
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), steps=1, full=True)
+    trained(folder)
+    assert (folder.output / file.name).read_bytes() == file.read_bytes()
+
+
+def test_what_is_held_out_and_has_nothing_to_train_stops_nothing(
+    tmp_path: Path, base: Path
+) -> None:
+    from houston_daemon.training.sft.running import train
+
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), steps=1)
+    tiny.write(folder.data, [tiny.row(1, 20, weight=0.0)], "held_out")
+    assert train(folder, Writer(folder.path))
+    assert folder.result is not None and folder.result.held_out_after is None
+    assert "no loss on what is held out" in progress.log(folder.path).read_text()

@@ -177,6 +177,16 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
     assert "--resume run --set pack_tokens=32" in said.message
 
 
+def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base: Path) -> None:
+    """One runs out of memory and says what to change; the others only see it gone."""
+    folder = tiny.run_folder(tmp_path, base, tiny.rows())
+    progress.Writer(folder.path).set("failed", "Memory ran out.")
+    program._failed(folder, RuntimeError("Connection closed by peer"))
+    said = progress.read(folder.path)
+    assert said is not None and said.message == "Memory ran out."
+    assert "Connection closed by peer" in progress.log(folder.path).read_text()
+
+
 def test_rows_are_cut_and_what_has_nothing_left_is_named(
     tmp_path: Path, base: Path, children: Any
 ) -> None:

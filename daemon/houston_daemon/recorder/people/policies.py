@@ -6,6 +6,7 @@ with is decided here, as they are queued.
 """
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -14,11 +15,11 @@ from houston_daemon.recorder.disk import blobs
 from houston_daemon.recorder.people import said_before
 from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.protocol import Wanted
-from houston_daemon.recorder.refusal import denial
+from houston_daemon.recorder.refusal import UNCHANGED, denial
 from houston_daemon.recorder.steps import rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
-from houston_daemon.training.policies import live
+from houston_daemon.training.policies import families, lineage, live
 from houston_shared import policy_names, wire
 from houston_shared.config import Engine
 from houston_shared.policy_names import BASE, PolicyName
@@ -77,27 +78,8 @@ def _check(store: Store, said: bodies.PolicyRegistered, name: PolicyName) -> Non
             f"Training {run.id} was cancelled: nothing becomes a policy of it.",
             f"houston train sft --resume {run.id}",
         )
-    everything = rebuild.run(store, policies.every())
-    family = [one for one in everything if one.family == name.family]
-    bases = {one.hash for one in family if one.kind in ("base", "full")}
-    if bases and said.base_hash not in bases:
-        raise denial(
-            f"Policies of the name {name.family} are trained from another base model than "
-            f"{said.base}.",
-            "Name the family otherwise: --name.",
-        )
-    if said.parent and said.parent != str(name._replace(number=1)):
-        _check_parent(said, next((one for one in everything if one.name == said.parent), None))
-
-
-def _check_parent(said: bodies.PolicyRegistered, parent: Policy | None) -> None:
-    """Any family's may be the parent of what begins from it, or from its base."""
-    if parent is None:
-        raise denial(f"There is no policy {said.parent!r} that it could come from.")
-    if said.base_hash not in (parent.base_hash, parent.hash):
-        raise denial(
-            f"{said.parent} is of another base model than {said.base}: it cannot come from it."
-        )
+    known = rebuild.run(store, policies.every())
+    families.check(known, name.family, said.base, said.base_hash, said.parent, UNCHANGED)
 
 
 def activate(store: Store, message: wire.ActivatePolicy, author: Author) -> Done:
@@ -172,7 +154,7 @@ def chosen(store: Store, spec: RolloutSpec) -> RolloutSpec:
         adapter = {"adapters": {policy.name: folder}, "adapter_hashes": {policy.name: policy.hash}}
         settings = {**spec.engine_settings, **adapter}
         return msgspec.structs.replace(spec, policy=policy.name, engine_settings=settings)
-    return _of_its_own(spec, policy, folder)
+    return _of_its_own(store, spec, policy, folder)
 
 
 class _Limiting(msgspec.Struct, frozen=True):
@@ -195,18 +177,25 @@ def _limit(spec: RolloutSpec) -> int:
     return live.limit(Engine(**msgspec.structs.asdict(said)))
 
 
-def _of_its_own(spec: RolloutSpec, policy: Policy, folder: str) -> RolloutSpec:
+def _of_its_own(store: Store, spec: RolloutSpec, policy: Policy, folder: str) -> RolloutSpec:
     """Full weights are served by an engine that is named after them."""
-    settings = full_settings(spec.engine_settings, policy, folder)
+    known = rebuild.run(store, policies.every())
+    instead = lineage.folders(store.home, lineage.bases(policy, known), known)
+    settings = full_settings(spec.engine_settings, policy, folder, instead)
     return msgspec.structs.replace(
         spec, policy=policy.name, engine=policy.name, engine_settings=settings
     )
 
 
-def full_settings(settings: dict[str, Any], policy: Policy, folder: str) -> dict[str, Any]:
-    """Settings of the engine of full weights, from those of its base's engine."""
+def full_settings(
+    settings: dict[str, Any], policy: Policy, folder: str, instead: Collection[str]
+) -> dict[str, Any]:
+    """Settings of the engine of full weights, from those of an engine of a model they come from.
+
+    instead: real paths of such models; `folder` takes their place in the command.
+    """
     command = [
-        folder if os.path.realpath(part) == os.path.realpath(policy.base) else part
+        folder if os.path.realpath(part) in instead else part
         for part in settings.get("command", ())
     ]
     return {**settings, "model": folder, "port": 0, "command": command, "own_policy": policy.name}

@@ -8,10 +8,11 @@ from houston_daemon.recorder.disk import blobs
 from houston_daemon.recorder.people import said_before
 from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.protocol import Wanted
-from houston_daemon.recorder.refusal import denial
+from houston_daemon.recorder.refusal import UNCHANGED, denial
 from houston_daemon.recorder.steps import rebuild
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
+from houston_daemon.training.policies import families
 from houston_shared import policy_names, wire
 from houston_shared.errors import ExitCode
 from houston_shared.secret_values import redact, redact_all
@@ -44,6 +45,10 @@ def start(store: Store, message: wire.StartTraining, author: Author) -> Done:
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
     if message.parent and rebuild.run(store, policies.one(message.parent)) is None:
         raise denial(f"There is no policy {message.parent!r} to begin from.", "houston policy list")
+    if message.base_hash:  # what would be refused after the last step
+        every = rebuild.run(store, policies.every())
+        lineage = (message.name, message.base, message.base_hash, message.parent)
+        families.check(every, *lineage, UNCHANGED)
     body = bodies.TrainingAsked(
         by=author.by,
         request=request,

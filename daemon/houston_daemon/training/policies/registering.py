@@ -49,6 +49,7 @@ def register(
     base: Path,
     *,
     name: str = FAMILY,
+    base_hash: str = "",
     run: str = "",
     parent: str = "",
     manifest: str = "",
@@ -62,6 +63,8 @@ def register(
     policy.
 
     base: folder of the model that an adapter fits, or that full weights were trained from.
+    base_hash: what that model was as training began, which need not be there any more; empty: what
+    it is now.
     run: training run, empty for an import. parent: policy that training began from; empty for the
     base model. manifest: SHA-256 of the data's manifest. recipe, metrics: kept with it, as JSON.
     Needs the daemon. Raises HoustonError.
@@ -72,7 +75,7 @@ def register(
         _go_on(loaded)
         if run and (there := _of_run(loaded, run)):
             return Registered(there, True)
-        said, copied = _described(loaded, folder, base, name)
+        said, copied = _described(loaded, folder, base, base_hash)
         if not run and (there := _same(loaded, said, name)):
             return Registered(there, True)
         said = msgspec.structs.replace(
@@ -101,7 +104,7 @@ def _alone(loaded: Loaded) -> Iterator[None]:
 
 
 def _described(
-    loaded: Loaded, folder: Path, base: Path, name: str
+    loaded: Loaded, folder: Path, base: Path, base_hash: str
 ) -> tuple[PolicyRegistered, list[Path]]:
     """What the files are, and which of them make the policy."""
     found = files.weights(folder)
@@ -115,7 +118,7 @@ def _described(
         name="",
         kind=found.kind,
         base=str(base.absolute()),
-        base_hash=model_hash(base, loaded.home),
+        base_hash=base_hash or model_hash(base, loaded.home),
         hash=together(hashes) if found.kind == "lora" else "",
         engines=found.engines,
         files=hashes,

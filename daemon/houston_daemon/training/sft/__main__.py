@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 from houston_daemon.service.tether import tie
-from houston_daemon.training.sft import turn
+from houston_daemon.training.sft import beginning, progress, turn
 from houston_daemon.training.sft.finishing import ended, finish
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
@@ -60,6 +60,8 @@ def main() -> int:
 
 
 def _train(folder: RunFolder, writer: Writer) -> int:
+    if os.environ.get("RANK", "0") == "0":
+        beginning.check(folder)  # the others end with this one
     from houston_daemon.training.sft.running import train
 
     if not train(folder, writer):
@@ -88,9 +90,11 @@ def _failed(folder: RunFolder, problem: Exception) -> None:
             f"Next: {folder.again} --set pack_tokens={max(1, recipe.pack_tokens // 2)}"
             + ("" if recipe.gradient_checkpointing else " --set gradient_checkpointing=true"),
         )
-    writer = Writer(folder.path)
+    writer, now = Writer(folder.path), progress.read(folder.path)
     if not isinstance(problem, HoustonError):
-        writer.say(traceback.format_exc())
+        writer.say("".join(traceback.format_exception(problem)))
+        if now is not None and now.state == "failed":
+            return  # another process has said why; this one lost touch with it
         what = str(problem).strip().partition("\n")[0]
         problem = HoustonError(
             f"The trainer met {type(problem).__name__}: {what}.",

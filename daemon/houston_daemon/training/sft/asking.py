@@ -15,13 +15,23 @@ import msgspec
 
 from houston_daemon.training.export import folder as exporting
 from houston_daemon.training.export.split import read_held_out
+from houston_daemon.training.policies import families
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.sft import beginning, launch, progress, recipe, run_folder, turn
 from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
-from houston_shared.policy_names import FAMILY, check_family, is_run, parse, training_folder
+from houston_shared.policy_names import (
+    FAMILY,
+    check_family,
+    is_policy,
+    is_run,
+    parse,
+    training_folder,
+)
+from houston_shared.store.queries import policies
+from houston_shared.store.reader import Reader
 
 FORMAT = "trl"
 """Which of the formats of `houston export` it trains on."""
@@ -69,6 +79,7 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     run = f"sft-{stamp}-{secrets.token_hex(2)}"
+    named = found.base if is_policy(found.base) else ""
     found = beginning.of_policy(loaded.home, found)
     _tidy(loaded)
     beside = RunFolder(training_folder(loaded.home) / f"{BEGUN}{run}")
@@ -79,15 +90,19 @@ def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
         manifest = run_folder.manifest(beside.data)
         found = _filled(found, manifest, wanted.settings)
         _check(found, manifest)
-        parent = beginning.parent(loaded.home, found)
-        family = parse(parent).family if parent else FAMILY
+        parent = named or beginning.parent(loaded.home, found)
+        family = wanted.name or (parse(parent).family if parent else FAMILY)
+        base_hash, adapter_hash = beginning.hashes(loaded.home, found)
+        _may_become(loaded, family, found.base, base_hash, parent)
         beside.ask(
             Asked(
                 run=run,
-                name=wanted.name or family,
+                name=family,
                 parent=parent,
                 home=str(loaded.home.path),
                 recipe=found,
+                base_hash=base_hash,
+                adapter_hash=adapter_hash,
                 rollouts=rollouts,
             )
         )
@@ -112,8 +127,34 @@ def _tidy(loaded: Loaded) -> None:
             continue
 
 
-def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
-    """The folder of a run to go on with. Raises HoustonError where it is none, or has finished."""
+def _may_become(loaded: Loaded, family: str, base: str, base_hash: str, parent: str) -> None:
+    """Raise HoustonError for what could not be registered after the last step."""
+    if not loaded.home.database.exists():
+        return
+    with Reader(loaded.home) as reader:
+        known = reader.run(policies.every())
+    families.check(known, family, base, base_hash, parent, NOT_TRAINED)
+
+
+def renamed(loaded: Loaded, made: RunFolder, family: str) -> None:
+    """Name the family of what comes out otherwise. Raises HoustonError where it came out."""
+    check_family(family)
+    asked = made.asked
+    if loaded.home.database.exists():
+        with Reader(loaded.home) as reader:
+            came = reader.run(policies.of_run(asked.run))
+        if came is not None:
+            raise HoustonError(f"{asked.run} has become {came.name}, whose name stays.")
+    if asked.base_hash:
+        _may_become(loaded, family, asked.recipe.base, asked.base_hash, asked.parent)
+    made.ask(msgspec.structs.replace(asked, name=family))
+
+
+def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> RunFolder:
+    """The folder of a run to go on with. Raises HoustonError where it is none, or has finished.
+
+    name: family of what comes out, where it is to be another.
+    """
     if not is_run(run):  # it names a folder of the home, and nothing else
         raise HoustonError(
             f"{run[:80]!r} is no training run.", NOT_TRAINED, "houston train list", ExitCode.USAGE
@@ -132,6 +173,9 @@ def again(loaded: Loaded, run: str, settings: Sequence[str]) -> RunFolder:
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE))}",
             ExitCode.USAGE,
         )
+    if name:
+        renamed(loaded, made, name)
+        asked = made.asked
     changed = recipe.changed(asked.recipe, list(settings))
     if changed.accelerate:
         changed = msgspec.structs.replace(

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from houston_daemon.engines.model import NAME, model_path
-from houston_daemon.training.policies import by_name
+from houston_daemon.training.policies import by_name, hashing
 from houston_daemon.training.policies.files import ADAPTER
 from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
+from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_names import is_policy, policies_folder
@@ -70,6 +71,44 @@ def parent(home: Home, recipe: Recipe) -> str:
     folder = Path(recipe.adapter or recipe.base)
     mine = policies_folder(home).resolve()
     return folder.name if folder.resolve().parent == mine and is_policy(folder.name) else ""
+
+
+def hashes(home: Home | None, recipe: Recipe) -> tuple[str, str]:
+    """Content of the base model and of the adapter (empty without one) of a filled recipe.
+
+    home: where hashes of large files are remembered. Raises HoustonError where they are not there.
+    """
+    base = hashing.model_hash(Path(recipe.base), home)
+    if not recipe.adapter:
+        return base, ""
+    files = [Path(recipe.adapter) / name for name in ADAPTER]
+    return base, hashing.together(hashing.of_files(files, home))
+
+
+def check(folder: RunFolder) -> None:
+    """Raise HoustonError unless a run's base and adapter are what they were as it was asked for:
+    its checkpoints, and the policy's lineage, are of those. Older runs have not noted it."""
+    asked, recipe = folder.asked, folder.asked.recipe
+    if not asked.base_hash:
+        return
+    try:
+        now = hashes(Home(Path(asked.home)) if asked.home else None, recipe)
+    except HoustonError as problem:
+        raise _other(folder, problem.cause) from problem
+    if now[0] != asked.base_hash:
+        raise _other(folder, f"{recipe.base} is not the model any more that this run began with.")
+    if now[1] != asked.adapter_hash:
+        raise _other(
+            folder, f"{recipe.adapter} is not the adapter any more that this run began with."
+        )
+
+
+def _other(folder: RunFolder, cause: str) -> HoustonError:
+    return HoustonError(
+        cause,
+        f"Nothing was trained further. {folder.good}",
+        f"Next: put back what was there, and {folder.again}; or start a new run",
+    )
 
 
 def _of_data(manifest: dict[str, Any]) -> str:

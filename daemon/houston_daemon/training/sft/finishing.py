@@ -59,6 +59,7 @@ def registered(loaded: Loaded, folder: RunFolder) -> str:
         folder.output,
         Path(asked.recipe.base),
         name=asked.name,
+        base_hash=asked.base_hash,
         run=asked.run,
         parent=asked.parent,
         manifest=manifest_hash(folder.path) or manifest_hash(folder.data),

@@ -30,6 +30,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The home that the run belongs to."""
     recipe: Recipe
     """With the base model filled in."""
+    base_hash: str = ""
+    """What the base model is, by content, as the run was asked for; empty in older files."""
+    adapter_hash: str = ""
+    """The same of the adapter that it goes on from, where it does."""
+    gpus: int | None = None
+    """GPUs that were asked for; None: one, where there are any."""
+    share_gpus: bool = False
+    """Whether it may have GPUs that an engine uses."""
     beside: bool = False
     """Whether it runs beside a daemon that knows of it, and hears from it how it ends."""
     rollouts: tuple[str, ...] = ()

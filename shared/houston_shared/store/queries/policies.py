@@ -144,11 +144,13 @@ def shown_actives() -> Plan[dict[str, str]]:
     """The same for people: an engine that went back to its own model has that by its name.
 
     That is number 1 of the family that was active on it last: activating proved it the same model.
+    Not so where that number is full weights of the home: those have an engine of their own.
     """
     found = yield from actives()
     own = yield Ask(
         "SELECT a.engine, b.name FROM activations a JOIN policies p ON p.name = a.policy"
         " JOIN policies b ON b.family = p.family AND b.kind = 'base'"
+        " AND b.hash NOT IN (SELECT hash FROM policies WHERE kind = 'full')"
         " WHERE a.seq = (SELECT max(seq) FROM activations c WHERE c.engine = a.engine"
         " AND c.state = 'active' AND c.policy != '') ORDER BY a.engine"
     )
