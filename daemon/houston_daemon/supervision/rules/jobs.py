@@ -12,7 +12,7 @@ from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.history import COMMAND, host
 from houston_daemon.supervision.trace import Trace
 
-_FILE = re.compile(r"[\w-][\w.-]*\.[A-Za-z]\w*")
+_FILE = re.compile(r"(?<![\w.-])[\w-][\w.-]*\.[A-Za-z]\w*")
 """A file's name as a command tells it."""
 
 
