@@ -30,7 +30,12 @@ def idle_sleep(window: Window, limits: Attention) -> str:
 def started_apart(steps: Iterable[StepSeen]) -> bool:
     """Whether a command of these steps may have left something running which no session shows."""
     commands = (str(call.arguments.get("command", "")) for step in steps for call in step.calls)
-    return any(_APART.search(command) for command in commands)
+    return any(map(starts_apart, commands))
+
+
+def starts_apart(command: str) -> bool:
+    """Whether a command may leave something running which no session shows."""
+    return _APART.search(command) is not None
 
 
 def _asked(call: CallSeen) -> float:

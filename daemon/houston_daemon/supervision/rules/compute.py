@@ -42,21 +42,20 @@ def _idle(use: Use, total: int, among: list[Use], ends: Ends, lora: int) -> str:
     """How a run leaves GPUs idle, in words; empty where it does not."""
     mine = total if use.gpus is None else len(use.gpus)
     mine = mine if use.processes is None else min(mine, use.processes)
-    others = _others(use, among, ends)
-    beside = (one for one in among if one.host == use.host and one is not use)
-    if any(not one.known and _beside(one, use, ends) for one in beside):
+    there = (one for one in among if one.host == use.host and one is not use)
+    beside = [one for one in there if _beside(one, use, ends)]
+    if not all(one.known for one in beside):
         return ""
-    if mine + len(others) < total:
+    if mine + len(_others(use, beside)) < total:
         return f"{mine} of {total} GPUs are used: {use.words}"
     if use.lora and 0 < lora <= total:
         return f"LoRA on a host with {total} GPUs: {use.words}"
     return ""
 
 
-def _others(use: Use, among: list[Use], ends: Ends) -> frozenset[str]:
+def _others(use: Use, beside: list[Use]) -> frozenset[str]:
     """GPUs, none of the run's own, of what goes on beside it."""
-    there = (one for one in among if one.host == use.host and one is not use)
-    used = (one.gpus or frozenset() for one in there if _beside(one, use, ends))
+    used = (one.gpus or frozenset() for one in beside)
     return frozenset[str]().union(*used) - (use.gpus or frozenset())
 
 

@@ -7,6 +7,7 @@ that no rule can follow, so after the first of them a script that is seen is nob
 import re
 from collections.abc import Iterator
 
+from houston_daemon.supervision.attention.waiting import starts_apart
 from houston_daemon.supervision.attention.window import CallSeen, StepSeen
 from houston_daemon.supervision.rules import shell
 from houston_daemon.supervision.rules.changing import can_change
@@ -22,7 +23,6 @@ _TO = re.compile(r"(?:(?<!>)>|\btee)[ \t]*[\"']?([\w./-]+\.(?:py|sh))\b")
 _COPIES = frozenset({"cp", "mv", "ln", "install"})
 _OUTSIDE = re.compile(r"(?<![\w.])(?:/(?!workspace\b|dev/null\b)|~|\.\./)")
 """A place that no snapshot shows."""
-_ASIDE = re.compile(r"(?<![&>|<])&(?![&>|])|\b(?:nohup|setsid|disown|screen|tmux|sbatch)\b")
 
 
 def provided(trace: Trace, settings: Rules) -> dict[str, str]:
@@ -91,7 +91,7 @@ def _may_make(call: CallSeen, step: StepSeen) -> bool:
     if call.kind in ("file", "parsed") or not can_change(call):
         return False
     command = str(call.arguments.get("command", ""))
-    ended = call.fields.get("running") is not True and not _ASIDE.search(command)
+    ended = call.fields.get("running") is not True and not starts_apart(command)
     return not (step.changed is False and ended and not _OUTSIDE.search(command))
 
 

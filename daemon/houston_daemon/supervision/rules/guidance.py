@@ -79,9 +79,7 @@ def _ever(trace: Trace, said: _Said, settings: Rules) -> set[int]:
             last = step.step
             break
     first = said.step - settings.guidance_steps
-    return {
-        one.step for one in trace.steps if first < one.step <= last or said.step < one.step <= last
-    }
+    return {one.step for one in trace.steps if first < one.step <= last}
 
 
 def _allows(text: str, said: _Said) -> bool:

@@ -33,10 +33,9 @@ def named(home: Home, name: str) -> Named:
     """
     with Reader(home) as reader:
         policy = reader.run(policies.one(name))
-        said = reader.run(policies.registered(policy)) if policy else None
     if policy is None:
         raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
-    checking.check(home, policy)
+    said = checking.check(home, policy)
     lineage = msgspec.to_builtins(said) if said else {"name": policy.name}
     base = Path(policy.base)
     if policy.kind != "full" and model_hash(base, home) != policy.base_hash:

@@ -8,20 +8,22 @@ from houston_daemon.training.policies import hashing
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_names import policies_folder
+from houston_shared.store.bodies_training import PolicyRegistered
 from houston_shared.store.queries import policies
 from houston_shared.store.queries.policies import Policy
 from houston_shared.store.reader import Reader
 
 
-def check(home: Home, policy: Policy) -> None:
-    """Raise HoustonError unless its files are there and what was registered: the ledger names them.
+def check(home: Home, policy: Policy) -> PolicyRegistered | None:
+    """What was registered, None where that was erased.
 
+    Raises HoustonError unless its files are there and what was registered: the ledger names them.
     Hashes of files that have not changed are remembered.
     """
     with Reader(home) as reader:
         said = reader.run(policies.registered(policy))
     if said is None or not said.files:
-        return
+        return said
     folder = policies_folder(home) / policy.folder
     if not folder.is_dir():
         raise HoustonError(
@@ -33,6 +35,7 @@ def check(home: Home, policy: Policy) -> None:
             f"The files in {folder} are not those that were registered as {policy.name}.",
             next="houston verify",
         )
+    return said
 
 
 def changed(home: Home) -> list[str]:
