@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.commands import selecting
+from houston_daemon.training.export.card import ids_from
 from houston_daemon.training.export.folder import Asked, Exported, export
 from houston_daemon.training.export.formats import FORMATS, choose_format
 from houston_daemon.training.export.recipe import RECIPES, choose_recipe
@@ -147,6 +148,8 @@ def _say(done: Exported, as_json: bool) -> None:
         trained = f"{file.trained:,} {counts.unit} trained"
         rows = many(file.rows, "row")
         out.line(f"  {file.name}  {rows}, {trained}, the longest has {longest}")
+    if told := ids_from(made):
+        out.line(f"  {told}")
     for why, count in counts.untrained.items():
         out.line(f"  not trained: {count:,} {counts.unit}, {why}")
     if counts.unjudged and made.verdicts.counts:
@@ -174,6 +177,7 @@ def _told(done: Exported) -> dict[str, Any]:
         "content_hash": made.content_hash,
         "files": made.files,
         "counts": made.counts,
+        "ids_from": made.ids_from,
         "left_out": made.left_out,
         "held_out": made.split["held_out"],
         "provenance": made.provenance,

@@ -16,6 +16,7 @@ from houston_shared import secret_values, wire
 from houston_shared.errors import HoustonError
 from tests.training.export.conftest import SECRET, Scene
 from tests.training.export.writing import lines
+from tests.training.rows.stage import copied
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -115,6 +116,7 @@ def test_the_manifest_says_what_is_there(scene: Scene, tmp_path: Path) -> None:
         ),
     }
     assert told["dialects"] == ["chatml-json"]
+    assert told["ids_from"] == {"ledger": len(found)}
     assert list(told["tokenizers"]) == [scene.short.engine.family.tokenizer]
     assert made.split["train"] == sorted({task(scene, one) for one in scene.ids})
 
@@ -255,6 +257,17 @@ def test_ids_that_hold_a_secret_are_refused_and_texts_are_redacted(
         secret_values.redactor.cache_clear()
 
 
+def test_it_is_told_which_rows_are_rendered(scene: Scene, tmp_path: Path) -> None:
+    """With another tokenizer's file all of them; as messages there are no ids to come from it."""
+    file = copied(scene.short.engine.family.tokenizer, tmp_path / "other")
+    done = export(scene.home, Asked(scene.ids, rows=RowOptions(tokenizer=file)), tmp_path / "out")
+    assert done.manifest.ids_from == {"rendered": done.manifest.rows}
+    assert "Ids of " in (done.folder / "README.md").read_text()
+    chat = export(scene.home, Asked(scene.ids, "openai"), tmp_path / "chat")
+    assert chat.manifest.ids_from == {}
+    assert "Ids of " not in (chat.folder / "README.md").read_text()
+
+
 def test_a_rollout_whose_texts_are_gone(scene: Scene, tmp_path: Path) -> None:
     """It is named and refused beside sound ones; left out, the manifest says which and why."""
     gone = scene.stage.play(scene.short.engine.family, scene.short.engine.turns[:2])
@@ -268,21 +281,3 @@ def test_a_rollout_whose_texts_are_gone(scene: Scene, tmp_path: Path) -> None:
     done = export(scene.home, Asked(ids, leave_out=True), tmp_path / "out")
     assert [one.row for one in done.manifest.left_out] == [gone.id]
     assert {line["rollout"] for line in lines(tmp_path / "out" / "data.jsonl")} == set(scene.ids)
-
-
-def test_what_is_left_out_is_trained_by_who_shares_it(scene: Scene, tmp_path: Path) -> None:
-    """A parent that lost a text after its branch began: the branch trains the steps before."""
-    stage, short = scene.stage, scene.short.engine
-    parent = stage.play(short.family, short.turns[:3])
-    branch = stage.branch(parent, 1, short.turns[1:2])
-    ((seq,),) = stage.rig.query(
-        "SELECT seq FROM events WHERE rollout = ? AND step = 3 AND kind = 'sample'", parent.id
-    )
-    stage.rig.ask(wire.EraseBodies(rollout=parent.id, seqs=(seq,)))
-    done = export(scene.home, Asked((parent.id, branch.id), leave_out=True), tmp_path / "out")
-    assert [one.row for one in done.manifest.left_out] == [parent.id]
-    assert [one.rows for one in done.manifest.sources] == [0, 1]
-    assert not any("trained with" in why for why in done.manifest.counts.untrained)
-    (line,) = lines(tmp_path / "out" / "data.jsonl")
-    alone = export(scene.home, Asked((branch.id,)), tmp_path / "alone")
-    assert [line] == lines(alone.folder / "data.jsonl")

@@ -14,8 +14,9 @@ import msgspec
 from houston_daemon.training.export import judged, secrets
 from houston_daemon.training.export.format import Format, Line, provenance
 from houston_daemon.training.export.manifest import Counts, LeftOut
-from houston_daemon.training.rows.plan import UNJUDGED
-from houston_daemon.training.rows.row import ChatRow, Kind, Row
+from houston_daemon.training.rows.plan import UNJUDGED, Answered
+from houston_daemon.training.rows.row import ChatRow, Kind, Row, Source
+from houston_shared.records import SampleRole
 
 UNTRAINED = "nothing in it is trained"
 REFUSED = "left out: its consumer would mistrain it"
@@ -45,6 +46,8 @@ class Building:
     format: Format
     refused: list[LeftOut] = field(default_factory=list)
     """What the consumer would mistrain."""
+    lost: dict[str, set[Answered]] = field(default_factory=dict)
+    """By rollout, answers that would be trained in what was refused of it."""
     untrained: list[LeftOut] = field(default_factory=list)
     """Rows of which nothing is trained, where the consumer has no use for them."""
     remarks: Counter[str] = field(default_factory=Counter)
@@ -52,6 +55,8 @@ class Building:
     """By rollout, versions that sampled what is in its rows."""
     tokenizers: set[str] = field(default_factory=set)
     dialects: set[str] = field(default_factory=set)
+    ids_from: Counter[Source] = field(default_factory=Counter)
+    """Lines of ids, by where these come from."""
     _all: int = 0
     _sampled: int = 0
     _trained: int = 0
@@ -72,7 +77,10 @@ class Building:
             raw = self._checked(_named(row, line), line)
             if raw is None:
                 lost += trained
+                self._lose(clean, line.get("step") if "completion" in line else None)
                 continue
+            if isinstance(clean, Row):
+                self.ids_from[clean.source] += 1
             key = f"{row.id}#{number}"
             yield Built(line, raw, key, row.kind, provenance(clean), tokens, trained)
         self._count(clean, lost)
@@ -97,6 +105,7 @@ class Building:
             return self._right(secrets.without_text(row))
         if problem := secrets.of_ids(row):
             self.refuse(row.id, problem)
+            self._lose(row)
             return None
         return secrets.without(row)
 
@@ -111,11 +120,18 @@ class Building:
             return row
         for at, why in wrong.items():
             self.refuse(f"{row.id} step {row.messages[at].step}", why)
+            self._lose(row, row.messages[at].step)
         messages = tuple(
             replace(one, weight=0.0, why=REFUSED) if at in wrong else one
             for at, one in enumerate(row.messages)
         )
         return replace(row, messages=messages)
+
+    def _lose(self, row: Row | ChatRow, step: int | None = None) -> None:
+        """Note what a row would have trained; of one step where one is named."""
+        gone = {one for one in _answers(row) if step in (None, one.step)}
+        if gone:
+            self.lost.setdefault(row.rollout, set()).update(gone)
 
     def _checked(self, row: str, line: Line) -> bytes | None:
         """The line as JSON; None, and kept aside, where it is wrong."""
@@ -160,6 +176,17 @@ class Building:
 def _named(row: Row | ChatRow, line: Line) -> str:
     """A line of a row, for people."""
     return f"{row.id} step {line['step']}" if "completion" in line else row.id
+
+
+def _answers(row: Row | ChatRow) -> Iterator[Answered]:
+    """Which answers a row trains."""
+    if isinstance(row, Row):
+        yield from (Answered(one.role, one.step) for one in row.spans if one.weight)
+        return
+    role: SampleRole = "summary" if row.kind == "summary" else "policy"
+    for one in row.messages:
+        if one.weight and one.step is not None:
+            yield Answered(role, one.step)
 
 
 def _sizes(line: Line, row: Row | ChatRow) -> tuple[int, int]:

@@ -6,6 +6,7 @@ first lines of a file.
 
 from houston_daemon.training.export.format import ColumnType, Format
 from houston_daemon.training.export.manifest import File, Manifest
+from houston_shared.plural import many
 
 NAME = "README.md"
 _TYPES: dict[ColumnType, str] = {
@@ -23,6 +24,8 @@ def page(manifest: Manifest, format: Format) -> str:
     lines += [f"# {manifest.format}: {manifest.rows} rows of {len(manifest.sources)} rollouts", ""]
     lines += [f"{format.says[0].upper()}{format.says[1:]}.", ""]
     lines += [_file(one, manifest.counts.unit) for one in manifest.files]
+    if told := ids_from(manifest):
+        lines += ["", f"{told[0].upper()}{told[1:]}."]
     if manifest.provenance == "none":
         lines += [
             "",
@@ -34,6 +37,13 @@ def page(manifest: Manifest, format: Format) -> str:
     lines += [f"- {count} lines: {remark}." for remark, count in manifest.remarks.items()]
     lines += ["", "`manifest.json` says where every row comes from and how it was made.", ""]
     return "\n".join(lines)
+
+
+def ids_from(manifest: Manifest) -> str:
+    """Where ids come from, in words; empty for rows of messages."""
+    says = {"ledger": "as they were sampled", "rendered": "rendered by their dialect"}
+    parts = [f"{many(count, 'row')} {says[of]}" for of, count in manifest.ids_from.items()]
+    return f"ids of {' and '.join(parts)}" if parts else ""
 
 
 def _file(one: File, unit: str) -> str:

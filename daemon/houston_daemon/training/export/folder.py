@@ -24,6 +24,7 @@ from houston_daemon.training.export.recipe import Recipe
 from houston_daemon.training.export.sources import Chosen
 from houston_daemon.training.export.split import HeldOut
 from houston_daemon.training.rows.making import chat_rows, token_rows
+from houston_daemon.training.rows.plan import Lost
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
@@ -89,22 +90,31 @@ def _made(
     held_out: frozenset[str],
     to: Path,
 ) -> Manifest:
-    """Write the data files; begun anew without a rollout whose steps others must then train."""
-    without: dict[str, str] = {}
+    """Write the data files; begun anew where others must train what could not be used after all."""
+    gone = _Gone()
     while True:
+        work = _Work(reader, asked, Building(format), chosen, held_out, to, gone)
         try:
-            return _Work(reader, asked, Building(format), chosen, held_out, to, without).write()
-        except _LeftOut as gone:
-            without[gone.rollout] = gone.why
+            return work.write()
+        except _Anew as found:
+            gone = found.gone
 
 
-class _LeftOut(Exception):
-    """Of a rollout no rows can be made, and what was written counted on them."""
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """What cannot be used of rollouts of an export; it only grows."""
 
-    def __init__(self, rollout: str, why: str) -> None:
-        super().__init__(rollout, why)
-        self.rollout = rollout
-        self.why = why
+    whole: Mapping[str, str] = field(default_factory=dict)
+    """Rollouts of which no rows can be made, and why."""
+    answers: Lost = field(default_factory=dict)
+
+
+class _Anew(Exception):
+    """More is gone than was known at the beginning, and what was written counts on it."""
+
+    def __init__(self, gone: _Gone) -> None:
+        super().__init__(gone)
+        self.gone = gone
 
 
 class _Work:
@@ -118,35 +128,47 @@ class _Work:
         chosen: list[Chosen],
         held_out: frozenset[str],
         folder: Path,
-        without: Mapping[str, str],
+        gone: _Gone,
     ) -> None:
-        """without: rollouts to leave out whole, and why."""
         self._reader = reader
         self._asked = asked
         self._building = building
         self._chosen = chosen
         self._held_out = held_out
         self._folder = folder
-        self._without = without
+        self._gone = gone
+        self._broken: dict[str, str] = {}
+        """Rollouts that broke in this try, and why."""
+        self._cut = False
+        """Whether one of them broke after some of its lines were written."""
         self._sources: list[Source] = []
         self._rows: set[str] = set()
 
     def write(self) -> Manifest:
-        """Write the data files, unfinished, and say what is in them. Raises _LeftOut."""
+        """Write the data files, unfinished, and say what is in them. Raises _Anew."""
         files = [self._file("data")]
         if self._held_out:
             files.append(self._file("held_out"))
         spool = None if self._asked.recipe.as_made else Spool(self._folder / (SPOOL + UNFINISHED))
         try:
             self._fill(files, spool)
-        except _LeftOut:
-            for one in files:
-                one.close()
-            raise
         finally:
             if spool is not None:
                 spool.close()
-        return self._manifest([one.close() for one in files])
+        closed = [one.close() for one in files]
+        if self._asked.leave_out:
+            self._agreed()
+        return self._manifest(closed)
+
+    def _agreed(self) -> None:
+        """Raise _Anew where lines count on others that are not there."""
+        known = self._gone
+        branched = any(one.past_seq for one in self._chosen)
+        answers = {**known.answers}
+        for rollout, more in self._building.lost.items():
+            answers[rollout] = {*answers.get(rollout, ()), *more}
+        if self._cut or (branched and (self._broken or answers != known.answers)):
+            raise _Anew(_Gone({**known.whole, **self._broken}, answers))
 
     def _fill(self, files: Sequence[DataFile], spool: Spool | None) -> None:
         for one in self._chosen:
@@ -166,7 +188,7 @@ class _Work:
         return DataFile(self._folder, stem, self._building.format, self._asked.parquet)
 
     def _lines(self, one: Chosen, held_out: bool) -> Iterator[Built]:
-        """Lines of one rollout; then it is among the sources. Raises _LeftOut."""
+        """Lines of one rollout; then it is among the sources."""
         id, count = one.rollout.id, 0
         before = self._reader.run(progress.last_seq(id))
         try:
@@ -177,23 +199,20 @@ class _Work:
         except HoustonError as problem:
             if isinstance(problem, ConfigurationError) and not self._asked.leave_out:
                 raise _flags(problem) from None
-            if self._asked.leave_out and id not in self._without and (count or self._branched()):
-                raise _LeftOut(id, problem.cause) from problem
+            if id not in self._gone.whole:
+                self._broken[id] = problem.cause
+                self._cut = self._cut or bool(count)
             self._building.refuse(id, problem.cause)
         moved = self._reader.run(progress.last_seq(id)) != before
         self._sources.append(self._source(one, before, count, held_out, moved))
 
     def _made(self, id: str) -> Iterator[Row] | Iterator[ChatRow]:
-        if why := self._without.get(id):
+        if why := self._gone.whole.get(id):
             raise HoustonError(why)
         ids = self._building.format.of == "ids"
         make = token_rows if ids else chat_rows
-        beside = tuple(one for one in self._asked.rollouts if one not in self._without)
-        return make(self._reader, id, self._asked.rows, beside)
-
-    def _branched(self) -> bool:
-        """Whether any of them shares its past, which one of several then trains."""
-        return any(one.past_seq for one in self._chosen)
+        beside = tuple(one for one in self._asked.rollouts if one not in self._gone.whole)
+        return make(self._reader, id, self._asked.rows, beside, self._gone.answers)
 
     def _source(self, one: Chosen, seq: int, rows: int, held_out: bool, moved: bool) -> Source:
         known = one.rollout
@@ -246,6 +265,7 @@ class _Work:
             remarks=dict(sorted(building.remarks.items())),
             traps=list(building.format.traps),
             versions={"houston": version("houston-agents")},
+            ids_from=dict(sorted(building.ids_from.items())),
         )
 
 

@@ -112,6 +112,9 @@ class Manifest(msgspec.Struct, frozen=True):
     traps: list[str]
     """What the consumer does without a word."""
     versions: dict[str, str]
+    ids_from: dict[str, int] = {}
+    """Rows of ids without copies: `ledger` as they were sampled, `rendered` by a dialect; empty for
+    rows of messages, and in manifests from before it was counted."""
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -6,12 +6,13 @@ short reads, so a running rollout is not held back.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.training.rows import chat, reading, rendering, tokens
-from houston_daemon.training.rows.plan import RolloutPlan
+from houston_daemon.training.rows.plan import Lost, RolloutPlan
 from houston_daemon.training.rows.rendering import Rendering
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
 from houston_shared.errors import ConfigurationError
@@ -19,6 +20,7 @@ from houston_shared.records import Head, Thoughts
 from houston_shared.store.reader import Reader
 
 AS_IT_RAN = RowOptions()
+NOTHING_LOST: Lost = MappingProxyType({})
 
 
 def token_rows(
@@ -26,6 +28,7 @@ def token_rows(
     rollout: str,
     options: RowOptions = AS_IT_RAN,
     beside: Sequence[str] = (),
+    lost: Lost = NOTHING_LOST,
 ) -> Iterator[Row]:
     """Rows of a rollout (a whole id) as token ids, in its order; none before its first step.
 
@@ -34,10 +37,11 @@ def token_rows(
     which everything is masked comes, too: who exports decides.
 
     beside: all rollouts of the export, in its order (whole ids): a step that several share is
-    trained once among them. Raises HoustonError for erased or damaged ledgers, and
+    trained once among them. lost: of these, what its consumer would mistrain in their rows, so that
+    the next that shares it trains it. Raises HoustonError for erased or damaged ledgers, and
     ConfigurationError where a dialect or tokenizer is not known.
     """
-    plan = reader.run(reading.plan(rollout, beside))
+    plan = reader.run(reading.plan(rollout, beside, lost))
     if plan.head is None:
         return
     strip, own = _thoughts(plan, options) == "strip", _own(plan, plan.head, options)
@@ -52,9 +56,10 @@ def chat_rows(
     rollout: str,
     options: RowOptions = AS_IT_RAN,
     beside: Sequence[str] = (),
+    lost: Lost = NOTHING_LOST,
 ) -> Iterator[ChatRow]:
     """The same rows as messages; see `token_rows`. Dialect and tokenizer are not asked for."""
-    plan = reader.run(reading.plan(rollout, beside))
+    plan = reader.run(reading.plan(rollout, beside, lost))
     if plan.head is not None:
         yield from chat.rows(reader, plan, options, _thoughts(plan, options))
 

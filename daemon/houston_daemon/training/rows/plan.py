@@ -3,12 +3,12 @@
 Pure decisions over what `reading` found. It knows neither ids nor messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from houston_daemon.training.rows.row import Provenance, RowOptions
-from houston_shared.records import Head, Thoughts
+from houston_shared.records import Head, SampleRole, Thoughts
 from houston_shared.store.queries.progress import Fork
 from houston_shared.store.queries.steps import StepRow
 from houston_shared.store.queries.verdicts import Given
@@ -20,6 +20,17 @@ UNJUDGED = "not judged"
 _WHY_INTERRUPTED = "interrupted by a person: what was sampled is no action"
 _WHY_CUT = "cut at its limit of tokens: it has no stop token"
 _WHY_UNSTOPPED = "ended without a stop token of its dialect"
+
+
+class Answered(NamedTuple):
+    """Which answer of a rollout: the role it was sampled in, and the step as `Span` has it."""
+
+    role: SampleRole
+    step: int
+
+
+Lost: TypeAlias = Mapping[str, Collection[Answered]]
+"""By rollout, answers that would be trained in rows of it, which cannot stand in the export."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,13 @@ One short read. It refuses what cannot be exact: texts or ids that were erased o
 
 from collections.abc import Callable, Sequence
 
-from houston_daemon.training.rows.plan import PlannedContext, PlannedStep, RolloutPlan
+from houston_daemon.training.rows.plan import (
+    Answered,
+    Lost,
+    PlannedContext,
+    PlannedStep,
+    RolloutPlan,
+)
 from houston_shared.errors import HoustonError
 from houston_shared.records import Head, RolloutSpec
 from houston_shared.store.plan import Plan
@@ -18,16 +24,17 @@ from houston_shared.store.queries.verdicts import Given
 from houston_shared.task import parse_task
 
 NOTHING = "No rows were made of it."
-Elsewhere = Callable[[int], str]
-"""By step, the rollout that trains it where that is another; empty where it is this one."""
+Elsewhere = Callable[[Answered], str]
+"""The rollout that trains an answer where that is another; empty where it is this one."""
 
 
-def plan(rollout: str, beside: Sequence[str] = ()) -> Plan[RolloutPlan]:
+def plan(rollout: str, beside: Sequence[str], lost: Lost) -> Plan[RolloutPlan]:
     """What the rows of a rollout (a whole id) are.
 
     beside: rollouts of the same export, in its order; steps that a branch shares are trained once
     among them, with the rollout whose steps they are where that is one of them, else with the
-    first that shares them. Raises HoustonError for what was erased or set aside.
+    first that shares them. lost: what these cannot train after all; the next that shares it does.
+    Raises HoustonError for what was erased or set aside.
     """
     one = yield from rollouts.rollout(rollout)
     spec = yield from rollouts.spec(one)
@@ -35,10 +42,10 @@ def plan(rollout: str, beside: Sequence[str] = ()) -> Plan[RolloutPlan]:
     yield from _nothing_erased(one.id)
     found = [row for row in (yield from steps.rows(one.id)) if row.observation_seq is not None]
     _no_gap(one.id, found)
-    elsewhere = yield from _elsewhere(one.id, stretches, beside)
+    elsewhere = yield from _elsewhere(one.id, stretches, beside, lost)
     given = yield from _given(one.id)
     forks = yield from progress.forks(one.id)
-    made = [PlannedStep(row, given(row), elsewhere(row.step)) for row in found]
+    made = [PlannedStep(row, given(row), elsewhere(Answered("policy", row.step))) for row in found]
     head = yield from rollouts.head(one)
     return _whole(one, spec, head, tuple(_contexts(forks, made, elsewhere)))
 
@@ -76,9 +83,8 @@ def _contexts(
             if (begin is None or step.number >= begin.step)
             and (end is None or step.number < end.step)
         )
-        contexts.append(
-            PlannedContext(number, begin, end, mine, elsewhere(end.step) if end else "")
-        )
+        summary = elsewhere(Answered("summary", end.step)) if end else ""
+        contexts.append(PlannedContext(number, begin, end, mine, summary))
     return contexts
 
 
@@ -93,26 +99,31 @@ def _given(rollout: str) -> Plan[Callable[[StepRow], Given | None]]:
     return of
 
 
-def _elsewhere(rollout: str, own: Sequence[Stretch], beside: Sequence[str]) -> Plan[Elsewhere]:
-    """Who trains the shared past of a branch."""
+def _elsewhere(
+    rollout: str, own: Sequence[Stretch], beside: Sequence[str], lost: Lost
+) -> Plan[Elsewhere]:
+    """Who trains the shared past of a branch: the first of whose it is and who shares it."""
     before = beside[: beside.index(rollout)] if rollout in beside else beside
     claims: list[tuple[Stretch, list[tuple[int, str]]]] = []
     for part in own:
         if part.rollout == rollout:
             continue
-        if part.rollout in beside:
-            claims.append((part, [(part.last, part.rollout)]))
-            continue
-        sharing = []
-        for other in before:
-            theirs = yield from lineage.stretches(other)
-            sharing += [(one.last, other) for one in theirs if one.rollout == part.rollout]
+        sharing = [(part.last, part.rollout)] if part.rollout in beside else []
+        if not sharing or lost.get(part.rollout):
+            for other in before:
+                theirs = yield from lineage.stretches(other)
+                sharing += [(one.last, other) for one in theirs if one.rollout == part.rollout]
         claims.append((part, sharing))
 
-    def of(step: int) -> str:
+    def of(answer: Answered) -> str:
         for part, sharing in claims:
-            if part.first <= step <= part.last:
-                return next((other for last, other in sharing if step <= last), "")
+            if part.first <= answer.step <= part.last:
+                able = (
+                    other
+                    for last, other in sharing
+                    if answer.step <= last and answer not in lost.get(other, ())
+                )
+                return next(able, "")
         return ""
 
     return of

@@ -1,0 +1,138 @@
+"""`--leave-out`: what one rollout cannot train is trained by the next that shares it, once."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from houston_daemon.training.export.folder import Asked, Exported, export
+from houston_daemon.training.rows.row import RowOptions
+from houston_shared import secret_values, wire
+from houston_shared.home import Home
+from houston_shared.records import Head
+from tests.support.small_tokenizer import small_tokenizer
+from tests.support.written_home import WrittenHome, sample
+from tests.training.export.conftest import SECRET, Scene, turns
+from tests.training.export.writing import lines
+from tests.training.rows.stage import Played, Turn
+
+
+@pytest.fixture
+def parent(scene: Scene) -> Played:
+    """Its third thought holds what will be a secret."""
+    told = Turn(f"the key is {SECRET}", ("A2.0a",))
+    return scene.stage.play(scene.short.engine.family, [*turns(2), told])
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The secret is one now."""
+    monkeypatch.setenv("PROBE_API_KEY", SECRET)
+    secret_values.redactor.cache_clear()
+    yield
+    monkeypatch.undo()
+    secret_values.redactor.cache_clear()
+
+
+def trained(folder: Path) -> Counter[tuple[int, ...]]:
+    """Stretches of ids that weigh something, by how often."""
+    found: Counter[tuple[int, ...]] = Counter()
+    for line in lines(folder / "data.jsonl"):
+        stretch: list[int] = []
+        for id, weight in [*zip(line["input_ids"], line["weights"], strict=True), (0, 0.0)]:
+            if weight:
+                stretch.append(id)
+            elif stretch:
+                found[tuple(stretch)] += 1
+                stretch = []
+    return found
+
+
+def left(done: Exported) -> list[str]:
+    return [one.row for one in done.manifest.left_out]
+
+
+def test_a_rollout_that_lost_a_text_after_its_branch_began(scene: Scene, tmp_path: Path) -> None:
+    stage = scene.stage
+    parent = stage.play(scene.short.engine.family, turns(3))
+    branch = stage.branch(parent, 1, turns(1, first=9))
+    ((seq,),) = stage.rig.query(
+        "SELECT seq FROM events WHERE rollout = ? AND step = 3 AND kind = 'sample'", parent.id
+    )
+    stage.rig.ask(wire.EraseBodies(rollout=parent.id, seqs=(seq,)))
+    done = export(scene.home, Asked((parent.id, branch.id), leave_out=True), tmp_path / "out")
+    assert left(done) == [parent.id]
+    assert [one.rows for one in done.manifest.sources] == [0, 1]
+    assert not any("trained with" in why for why in done.manifest.counts.untrained)
+    (line,) = lines(tmp_path / "out" / "data.jsonl")
+    alone = export(scene.home, Asked((branch.id,)), tmp_path / "alone")
+    assert [line] == lines(alone.folder / "data.jsonl")
+
+
+@pytest.mark.usefixtures("known")
+def test_a_row_that_is_refused_is_trained_by_the_branches_as_far_as_they_share_it(
+    parent: Played, scene: Scene, tmp_path: Path
+) -> None:
+    """Steps 1 and 2 by two branches; the first of them to stand in the export has step 1."""
+    one, two = (scene.stage.branch(parent, step, turns(1, first=8 + step)) for step in (1, 2))
+    ids = (parent.id, one.id, two.id)
+    done = export(scene.home, Asked(ids, leave_out=True), tmp_path / "out")
+    assert left(done) == [f"{parent.id}/0.0"]
+    assert [source.rows for source in done.manifest.sources] == [0, 1, 1]
+    alone = [export(scene.home, Asked((id,)), tmp_path / id) for id in (one.id, two.id)]
+    first, second = (trained(each.folder) for each in alone)
+    both = tuple(parent.engine.said["policy", 1].ids)
+    assert first[both] == second[both] == 1
+    assert trained(done.folder) == first + second - Counter([both])
+
+
+@pytest.mark.usefixtures("known")
+def test_who_shares_it_may_be_refused_too(parent: Played, scene: Scene, tmp_path: Path) -> None:
+    """The first branch has the secret in a step of its own: the second trains what they share."""
+    bad = scene.stage.branch(parent, 1, [Turn(f"again {SECRET}", ("A9.0a",))])
+    good = scene.stage.branch(parent, 1, turns(1, first=9))
+    done = export(scene.home, Asked((parent.id, bad.id, good.id), leave_out=True), tmp_path / "o")
+    assert left(done) == [f"{parent.id}/0.0", f"{bad.id}/0.0"]
+    alone = export(scene.home, Asked((good.id,)), tmp_path / "alone")
+    assert lines(done.folder / "data.jsonl") == lines(alone.folder / "data.jsonl")
+
+
+@pytest.mark.usefixtures("known")
+def test_what_stands_in_the_shared_part_is_lost_to_all(
+    parent: Played, scene: Scene, tmp_path: Path
+) -> None:
+    branch = scene.stage.branch(parent, 3, turns(1, first=9))
+    asked = Asked((parent.id, branch.id, scene.long.id), leave_out=True)
+    done = export(scene.home, asked, tmp_path / "out")
+    assert left(done) == [f"{parent.id}/0.0", f"{branch.id}/0.0"]
+    assert done.manifest.sources[2].rows > 1
+
+
+def test_a_rollout_that_breaks_after_its_first_row_leaves_no_line(tmp_path: Path) -> None:
+    home = WrittenHome(tmp_path / "home")
+    tokenizer = small_tokenizer(tmp_path)
+    for name, third in (("broken", 900), ("sound", 5)):
+        home.rollout(name)
+        home.head(name, Head(system="s", task="t", tools=(), rendered="", token_ids=(1, 2, 3),
+                             dialect="chatml-json", tokenizer=tokenizer))  # fmt: skip
+        one = _said(home, name, 1, None, 0, (1, 2, 3))
+        two = _said(home, name, 2, one, 5, (4,))
+        _said(home, name, 3, two, third, (6,))
+    asked = Asked(("broken", "sound"), leave_out=True, rows=RowOptions(unjudged="keep"))
+    done = export(Home(tmp_path / "home"), asked, tmp_path / "out")
+    home.close()
+    assert left(done) == ["broken"]
+    assert {line["rollout"] for line in lines(done.folder / "data.jsonl")} == {"sound"}
+    assert done.manifest.counts.all == sum(
+        len(line["input_ids"]) for line in lines(done.folder / "data.jsonl")
+    )
+
+
+def _said(
+    home: WrittenHome, rollout: str, step: int, parent: int | None, kept: int, new: tuple[int, ...]
+) -> int:
+    body = sample(
+        parent_seq=parent, kept=kept, new_prompt_ids=new, token_ids=(10 + step, 50 + step)
+    )
+    return home.step(rollout, step, body)
