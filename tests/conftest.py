@@ -70,8 +70,29 @@ FIRST = (
 """Files that take more than some twenty seconds."""
 
 
+class _FailuresAtOnce:
+    """Names what failed as it fails: a run that is ended from outside prints no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        told = str(report.longrepr).strip().splitlines() or [""]
+        terminal = self._config.get_terminal_writer()
+        terminal.line()
+        terminal.line(
+            f"{report.nodeid} failed in {report.when}, {report.duration:.0f} s: {told[-1]}"
+        )
+        terminal.flush()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell lets what it runs in the background ignore Ctrl-C, and children inherit that."""
+    """Failures at once, from the process that has the terminal; and Ctrl-C as it was meant: a shell
+    lets what it runs in the background ignore it, and children inherit that."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
