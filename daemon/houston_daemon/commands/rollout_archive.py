@@ -20,7 +20,7 @@ from houston_shared.store.reader import Reader
 
 STAYS = (
     "What stays in the home: the task with its text, names (of people, tools, sessions, files,"
-    " engines), reasons of states and verdicts, scores, counts and times."
+    " engines), reasons of states, verdicts without their reasons, scores, counts and times."
 )
 
 
