@@ -25,8 +25,11 @@ from houston_shared.store.queries.policies import Policy
 from houston_shared.store.reader import Reader
 
 
-def engine_of(loaded: Loaded, name: str) -> Engine:
-    """The engine called `name`. Raises ConfigurationError where there is none."""
+def engine_of(loaded: Loaded, name: str, behind: frozenset[str] = frozenset()) -> Engine:
+    """The engine called `name`. Raises ConfigurationError where there is none.
+
+    behind: engines that are made as this one is, so that it cannot be made as one of them.
+    """
     if "@" not in name or name in loaded.config.engines:
         return loaded.engine(name)
     try:
@@ -38,7 +41,12 @@ def engine_of(loaded: Loaded, name: str) -> Engine:
     if found is None:
         return loaded.engine(name)
     policy, named = found
-    like = engine_of(loaded, named)
+    if named in (behind := behind | {name}):
+        raise ConfigurationError(
+            f"Policy {name} was activated for the engine {named}, whose own settings come from it.",
+            next="houston policy activate POLICY --engine NAME, with an engine of houston.toml",
+        )
+    like = engine_of(loaded, named, behind)
     instead = lineage.folders(loaded.home, lineage.bases(policy, known), known)
     if serves := model_folder(like):  # a copy of such a model, maybe, that nobody trained from
         instead |= {os.path.realpath(serves)}

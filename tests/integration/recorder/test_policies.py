@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.service.policy_engines import engine_of
 from houston_shared import wire
+from houston_shared.config import Configuration, Loaded
+from houston_shared.errors import ConfigurationError
 from houston_shared.records import RolloutSpec
 from houston_shared.store.bodies_training import PolicyRegistered
 from houston_shared.store.queries import policies, rollouts
@@ -204,6 +207,19 @@ def test_full_weights_of_a_later_round_take_the_place_of_the_first_model(
         last = str(station.home.path / "policies" / "policy@3")
         assert found.engine == "policy@3"
         assert found.engine_settings["command"] == ["vllm", "serve", last]
+
+
+@pytest.mark.parametrize("engines", [("policy@2",), ("policy@3", "policy@2")], ids=["own", "two"])
+def test_an_engine_that_would_be_made_as_itself_is_refused(
+    station: Station, person: Person, engines: tuple[str, ...]
+) -> None:
+    """Whoever asks over the socket by itself names what engine it likes."""
+    for engine, policy in zip(engines, ("policy@2", "policy@3"), strict=False):
+        register(station, person, policy, kind="full")
+        asked = wire.ActivatePolicy(request=policy, engine=engine, policy=policy)
+        assert isinstance(person.ask(asked), wire.Done)
+    with pytest.raises(ConfigurationError, match="whose own settings come from it"):
+        engine_of(Loaded(Configuration(), station.home, "defaults"), "policy@2")
 
 
 def test_an_engines_own_model_is_never_called_what_was_trained_from_it(
