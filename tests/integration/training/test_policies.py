@@ -2,6 +2,7 @@
 against the engine's limit. The embedded server with SmolLM2 and adapters made by hand."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
         yield made
     finally:
         made.clear()
+        shutil.rmtree(made.home / "policies", ignore_errors=True)  # merged weights among them
 
 
 def activate(station: Station, policy: str) -> dict[str, Any]:
