@@ -178,6 +178,48 @@ def test_wrong_settings_are_named(setting: str, said: str) -> None:
         recipe.load("small", [setting])
 
 
+RISING: dict[str, tuple[list[str], bool]] = {
+    "the rate alone is lowered": (["learning_rate=1e-5"], True),
+    "both are": (["learning_rate=1e-5", "final_learning_rate=1e-6"], False),
+    "it stays where it is": (["learning_rate=2e-5"], False),
+    "a schedule that has no such end": (["learning_rate=1e-5", "schedule=linear"], False),
+}
+
+
+@pytest.mark.parametrize("case", RISING)
+def test_a_rate_that_would_rise_is_refused(tmp_path: Path, case: str) -> None:
+    settings, refused = RISING[case]
+    small = recipe.load("small", [])
+    file = tmp_path / "mine.toml"
+    file.write_text("learning_rate = 1e-5\nfinal_learning_rate = 2e-5\n")
+    with pytest.raises(ConfigurationError, match="above learning_rate"):
+        recipe.load(str(file), [])
+    for lay in (lambda: recipe.load("small", settings), lambda: recipe.changed(small, settings)):
+        if not refused:
+            assert lay().learning_rate <= 2e-5
+            continue
+        with pytest.raises(ConfigurationError) as said:
+            lay()
+        assert "final_learning_rate (2e-05) is above learning_rate (1e-05)" in said.value.cause
+        advised = said.value.next.partition("--set ")[2]
+        assert recipe.load("small", [*settings, advised]).final_learning_rate < 1e-5
+
+
+def test_an_older_run_whose_rate_rises_may_go_on() -> None:
+    """There the rates cannot be changed any more."""
+    older = Recipe(learning_rate=1e-5, final_learning_rate=2e-5)
+    assert recipe.changed(older, ["pack_tokens=7"]).pack_tokens == 7
+
+
+@pytest.mark.parametrize("name", ["small", "apollo"])
+def test_lower_rates_that_are_advised_can_be_set(name: str) -> None:
+    found = recipe.load(name, [])
+    advised = recipe.lower_rates(found).replace("--set ", "").split()
+    lower = recipe.load(name, advised)
+    assert lower.learning_rate == pytest.approx(found.learning_rate / 10)
+    assert lower.final_learning_rate == pytest.approx(found.final_learning_rate / 10)
+
+
 def test_every_key_is_explained() -> None:
     """docs/training.md names each, with its default."""
     page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()

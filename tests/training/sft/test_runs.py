@@ -155,7 +155,8 @@ def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(
     assert Child(children, folder).ended() == 1
     said = progress.read(folder.path)
     assert said is not None and said.state == "failed"
-    assert "is not a number" in said.message and "learning_rate" in said.message
+    assert "is not a number" in said.message
+    assert "a new run with lower rates, --set learning_rate=2e-05" in said.message
     newest = checkpoints.newest(folder.checkpoints)
     named = str(newest) if newest else "no checkpoint yet"
     assert named in said.message

@@ -66,7 +66,7 @@ class Recipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     learning_rate: Rate = 2e-4
     """After the warm-up."""
     final_learning_rate: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """Where a cosine ends."""
+    """Where a cosine ends; at most learning_rate."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     """How the rate falls: to final_learning_rate, to 0, not at all."""
     warmup: Share = 0.0
@@ -109,8 +109,9 @@ def load(name: str, settings: list[str]) -> Recipe:
         raise ConfigurationError(
             f"There is no recipe {name}; there are {', '.join(names())}, or a .toml file."
         )
-    found = toml_file.convert(toml_file.read(file), Recipe, str(file))
-    return changed(found, settings)
+    found = changed(toml_file.convert(toml_file.read(file), Recipe, str(file)), settings)
+    _check_rates(found)
+    return found
 
 
 def changed(recipe: Recipe, settings: list[str]) -> Recipe:
@@ -118,7 +119,35 @@ def changed(recipe: Recipe, settings: list[str]) -> Recipe:
     tables = msgspec.to_builtins(recipe)
     for setting in settings:
         _lay(tables, setting)
-    return toml_file.convert(tables, Recipe, "--set")
+    found = toml_file.convert(tables, Recipe, "--set")
+    if not _rises(recipe):  # an older run whose rate does may go on: there it cannot be changed
+        _check_rates(found)
+    return found
+
+
+def lower_rates(recipe: Recipe) -> str:
+    """The settings of a new run with a tenth of a recipe's rates."""
+    first, last = recipe.learning_rate / 10, recipe.final_learning_rate / 10
+    lower = f"--set learning_rate={first:g}"
+    return f"{lower} --set final_learning_rate={last:g}" if _ends_elsewhere(recipe) else lower
+
+
+def _ends_elsewhere(recipe: Recipe) -> bool:
+    return recipe.schedule == "cosine" and recipe.final_learning_rate > 0
+
+
+def _rises(recipe: Recipe) -> bool:
+    return _ends_elsewhere(recipe) and recipe.final_learning_rate > recipe.learning_rate
+
+
+def _check_rates(recipe: Recipe) -> None:
+    if _rises(recipe):
+        raise ConfigurationError(
+            f"final_learning_rate ({recipe.final_learning_rate:g}) is above learning_rate "
+            f"({recipe.learning_rate:g}): the rate would rise from step to step.",
+            NOT_TRAINED,
+            f"Lower it, too: --set final_learning_rate={recipe.learning_rate / 10:g}",
+        )
 
 
 def _lay(tables: dict[str, Any], setting: str) -> None:

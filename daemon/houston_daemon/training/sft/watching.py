@@ -17,6 +17,7 @@ from transformers import TrainerCallback
 
 from houston_daemon.training.sft.plan import Step
 from houston_daemon.training.sft.progress import Writer
+from houston_daemon.training.sft.recipe import lower_rates
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.errors import HoustonError
 
@@ -91,7 +92,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
                 f"The {what} of step {step} is not a number"
                 f" (loss {loss}, gradient norm {norm}, rate {logs['learning_rate']:.3g}).",
                 f"Training ended there. {self._folder.good}",
-                "Next: the same again with a lower rate, --set learning_rate=…",
+                f"Next: a new run with lower rates, {lower_rates(self._folder.asked.recipe)}",
             )
         self.losses.append(loss)
         self._writer.stepped(
