@@ -28,10 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write it, read it back, compare."""
-    from houston_daemon.training.policies import by_name, gguf, merging  # torch: seconds
+    from houston_daemon.training.policies import by_name, files, gguf, merging  # torch: seconds
 
     found = by_name.trained(loaded.home, arguments.policy)
     file = arguments.out.absolute()
+    files.check_outside(loaded.home, file)
     _check(file, arguments.force)
     model = merging.merged(found.policy.kind, found.folder, found.base)
     gguf.write(model, found.base, file, arguments.precision, found.policy.name)

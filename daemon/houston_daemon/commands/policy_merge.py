@@ -20,11 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write it."""
-    from houston_daemon.training.policies import by_name, merging  # torch: seconds
+    from houston_daemon.training.policies import by_name, files, merging  # torch: seconds
     from houston_daemon.training.policies.hashing import model_hash
 
     found = by_name.trained(loaded.home, arguments.policy)
     folder = arguments.out.absolute()
+    files.check_outside(loaded.home, folder)
     merging.check_place(folder, arguments.force)
     model = merging.merged(found.policy.kind, found.folder, found.base)
     written = merging.write(model, found.base, folder, found.lineage, arguments.force)

@@ -123,3 +123,22 @@ def test_nothing_is_written_over_unless_that_is_said(station: Station, base: Pat
     assert file.read_text() == "mine"
     said = station.run(*words, "--force", code=1).stderr
     assert "cannot be put together" in said, "it got past the file to the weights, which are none"
+
+
+AMONG = ("policies/policy@2", "policies/policy@9", "policies", "link", "link/model.gguf")
+
+
+@pytest.mark.parametrize("place", AMONG)
+def test_nothing_is_written_among_the_policies_of_the_home(
+    station: Station, base: Path, place: str
+) -> None:
+    """Their names would stand for other weights than were registered; nor does a link help."""
+    one = adapter(station.folder / "one", b"one")
+    station.run("policy", "import", str(one), "--base", str(base))
+    (station.home / "link").symlink_to(station.home / "policies" / "policy@2")
+    out = str(station.home / place)
+    for command in ("merge", "export"):
+        said = station.run("policy", command, "policy@2", "--out", out, "--force", code=1).stderr
+        assert "lies among the policies of the home" in said
+    station.run("verify")
+    assert sorted(one.name for one in (station.home / "policies").glob("[!.]*@*")) == ["policy@2"]

@@ -16,7 +16,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from houston_daemon.training.policies import gguf, merging
+from houston_daemon.training.policies import files, gguf, merging
 from houston_shared.errors import HoustonError
 
 SHAPE = {
@@ -99,6 +99,17 @@ def test_what_is_no_merged_model_is_never_written_over(tmp_path: Path, force: bo
         with pytest.raises(HoustonError, match=why):
             merging.write(None, tmp_path, tmp_path / name, {}, force)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_registered_policy_is_no_merged_model(tmp_path: Path) -> None:
+    """Nor is a copy of one: both have their lineage."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / files.LINEAGE).write_text("{}")
+    (copy / "adapter_model.safetensors").write_bytes(b"trained for a week")
+    with pytest.raises(HoustonError, match="is not empty"):
+        merging.write(None, tmp_path, copy, {}, force=True)
+    assert (copy / "adapter_model.safetensors").read_bytes() == b"trained for a week"
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16", "f32"])

@@ -15,6 +15,8 @@ import msgspec
 
 from houston_shared import synced_file
 from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_names import policies_folder
 
 LINEAGE = "lineage.json"
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
@@ -115,6 +117,18 @@ def _adapter(folder: Path) -> Weights:
 def _matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
     found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     return tuple(sorted(found))
+
+
+def check_outside(home: Home, out: Path) -> None:
+    """Raise HoustonError where `out`, through whatever links, lies among the home's policies: what
+    is there was registered, and its name would stand for other weights."""
+    policies = policies_folder(home).resolve()
+    if out.resolve().is_relative_to(policies):
+        raise HoustonError(
+            f"{out} lies among the policies of the home ({policies}), whose files are registered.",
+            "Nothing was written.",
+            "Name another --out, and make a policy of it with houston policy import",
+        )
 
 
 def place(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:

@@ -19,6 +19,8 @@ from houston_daemon.training.policies import files
 from houston_shared.errors import ExitCode, HoustonError
 
 NEEDED = ("torch", "transformers", "peft")
+MARK = "merged.json"
+"""In a folder that was made here, and in none that was registered: those have the lineage, too."""
 
 
 def need(*modules: str) -> None:
@@ -75,7 +77,7 @@ def check_place(out: Path, force: bool) -> None:
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not (out / files.LINEAGE).is_file():
+    if not (out / MARK).is_file():
         what = "is not empty" if out.is_dir() else "is no folder"
         raise HoustonError(f"{out} {what}.", "Nothing was written.", "Name another --out.")
     if not force:
@@ -104,6 +106,7 @@ def write(
             shutil.copyfile(file, beside / file.name)
         said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
         (beside / files.LINEAGE).write_bytes(said + b"\n")
+        (beside / MARK).write_bytes(msgspec.json.encode({"policy": lineage.get("name", "")}))
         if out.exists():
             out.rename(old)
         beside.rename(out)
