@@ -174,8 +174,9 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
     assert Child(children, folder, memory=500 * 2**20).ended() == 1
     said = progress.read(folder.path)
     assert said is not None and said.state == "failed"
-    assert said.message.startswith("Memory ran out with passes of 64 tokens.")
-    assert "--resume run --set pack_tokens=32" in said.message
+    assert said.message.startswith("Memory ran out with passes of up to 18000 tokens;")
+    assert "--resume run --set gradient_checkpointing=true;" in said.message
+    assert "pack_tokens" not in said.message, "the row has 18,000, whatever a pass may have"
 
 
 def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base: Path) -> None:

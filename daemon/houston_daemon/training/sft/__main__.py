@@ -80,16 +80,10 @@ def _train(folder: RunFolder, writer: Writer) -> int:
 
 def _failed(folder: RunFolder, problem: Exception) -> None:
     """Say it, whichever process this is: the first may know nothing of it."""
-    from houston_daemon.training.sft.watching import out_of_memory
+    from houston_daemon.training.sft import memory
 
-    if out_of_memory(problem):
-        recipe = folder.asked.recipe
-        problem = HoustonError(
-            f"Memory ran out with passes of {recipe.pack_tokens} tokens.",
-            f"Training ended there. {folder.good}",
-            f"Next: {folder.again} --set pack_tokens={max(1, recipe.pack_tokens // 2)}"
-            + ("" if recipe.gradient_checkpointing else " --set gradient_checkpointing=true"),
-        )
+    if memory.ran_out(problem):  # passes have their own word for it
+        problem = memory.beside_passes(folder)
     writer, now = Writer(folder.path), progress.read(folder.path)
     if not isinstance(problem, HoustonError):
         writer.say("".join(traceback.format_exception(problem)))

@@ -14,12 +14,12 @@ from accelerate.utils import DistributedType
 from transformers import AutoConfig, set_seed
 from trl import SFTConfig
 
-from houston_daemon.training.sft import adapter, checkpoints, dataset, model, output, plan
+from houston_daemon.training.sft import adapter, checkpoints, dataset, memory, model, output, plan
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Result, RunFolder
 from houston_daemon.training.sft.trainer import WeighedTrainer
-from houston_daemon.training.sft.watching import Watch, memory
+from houston_daemon.training.sft.watching import Watch
 from houston_shared.errors import HoustonError
 
 HELD_OUT_ROWS = 100
@@ -65,7 +65,8 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     resumed = checkpoints.newest(folder.checkpoints)
     if resumed:
         writer.say(f"going on from {resumed.name}")
-    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    with memory.told(folder, rows.lengths, steps, training=True):
+        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
     seconds = time.monotonic() - began
     if watch.ended:
         return False
@@ -88,7 +89,7 @@ def train(folder: RunFolder, writer: Writer) -> bool:
                 held_out_after=after,
                 seconds=round(seconds, 2),
                 tokens_per_second=writer.now.tokens_per_second or 0.0,
-                memory_bytes=memory(),
+                memory_bytes=memory.most(),
                 processes=processes,
                 device=str(device),
                 versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
@@ -217,7 +218,8 @@ def _held_out(
         seed=0,
         processes=processes,
     )
-    return float(trainer.held_out(dataset.Passes(rows, steps, loaded.packing)))
+    with memory.told(folder, lengths, steps, training=False):
+        return float(trainer.held_out(dataset.Passes(rows, steps, loaded.packing)))
 
 
 def _said(rows: dataset.Rows) -> str:

@@ -5,7 +5,6 @@ ever. It decides nothing about gradients.
 """
 
 import math
-import resource
 import signal
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+from houston_daemon.training.sft import memory
 from houston_daemon.training.sft.plan import Step
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import lower_rates
@@ -102,24 +102,8 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             loss=loss,
             lr=logs["learning_rate"],
             grad_norm=norm,
-            memory=memory(),
+            memory=memory.most(),
         )
-
-
-def memory() -> int:
-    """The most bytes that this process has had: of its GPU, or of the machine."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def out_of_memory(problem: BaseException) -> bool:
-    """Whether this is what an allocator says that has nothing left."""
-    text = str(problem)
-    return isinstance(problem, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(problem, RuntimeError)
-        and ("can't allocate memory" in text or "out of memory" in text.lower())
-    )
 
 
 def _agreed(wish: int, device: torch.device) -> int:
