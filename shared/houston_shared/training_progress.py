@@ -32,6 +32,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""
     message: str = ""
     """One line for a person: what is being done, or why it ended."""
+    alone: bool = False
+    """Whether a person's command started the trainer that says this, and no daemon."""
 
 
 def folder(home: Home, run: str) -> Path:

@@ -18,10 +18,10 @@ from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log import LOGGER, last_line
 from houston_daemon.service.trainer_gpus import TrainerGpus
-from houston_daemon.service.trainers_beside import Beside
+from houston_daemon.service.trainers_beside import ELSEWHERE, Beside, at_work, ended_elsewhere
 from houston_shared import training_progress
 from houston_shared.config import Loaded
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.bodies_training import RunState, TrainingAsked
 from houston_shared.store.queries import training_runs
 from houston_shared.store.queries.training_runs import TrainingRun
@@ -99,9 +99,13 @@ class Trainers:
         for gone in self._crashes.keys() - {run.id for run in self._runs}:
             del self._crashes[gone]  # it was cancelled as it waited
         for run in self._runs:
-            if run.cancelling:
-                self._cancel(run)
-            elif run.id not in self._children and self._turn(run, now):
+            if child := self._children.get(run.id):
+                _end(child, run.cancelling)
+            elif not self._ours(run):
+                continue
+            elif run.cancelling:
+                self._moved(run.id, "cancelled", "")
+            elif self._turn(run, now):
                 self._start(run)
 
     def told(self) -> dict[str, str]:
@@ -148,6 +152,26 @@ class Trainers:
             except ProcessLookupError:
                 continue
 
+    def _ours(self, run: TrainingRun) -> bool:
+        """Whether to start or end it is ours: a person may have gone on with it while no daemon
+        ran. A trainer of ours would end at once beside that one, which is no crash."""
+        self._sweep()
+        if at_work(self._home, run.id):
+            self._crashes.pop(run.id, None)
+            if run.reason != ELSEWHERE:
+                self._moved(run.id, "queued" if run.state == "queued" else "running", ELSEWHERE)
+            return False
+        if end := ended_elsewhere(self._home, run):
+            self._moved(run.id, *end)
+            return False
+        return True
+
+    def _sweep(self) -> None:
+        """End what a daemon that died has left, once: nothing may write beside ours."""
+        if not self._swept:
+            end_marked(trainer_command.marks(self._home), SWEEP_SECONDS)
+            self._swept = True
+
     def _turn(self, run: TrainingRun, now: float) -> bool:
         """Whether it may start: after a crash not at once, and on the CPU one at a time."""
         crashes = self._crashes.get(run.id)
@@ -167,10 +191,6 @@ class Trainers:
         return said is None
 
     def _start(self, run: TrainingRun) -> None:
-        if not self._swept:
-            # What a daemon that died has left: nothing may write beside ours.
-            end_marked(trainer_command.marks(self._home), SWEEP_SECONDS)
-            self._swept = True
         asked = self._asked(run)
         gpus = asked.gpus if asked else 0
         folder = training_progress.folder(self._home, run.id)
@@ -187,19 +207,13 @@ class Trainers:
         LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
         self._recorder.training_moved(run.id, "running", "", start=True)
 
-    def _cancel(self, run: TrainingRun) -> None:
-        child = self._children.get(run.id)
-        if child is None:
-            self._moved(run.id, "cancelled", "")
-        elif not child.ending:
-            child.ending = run.cancelling
-            _signal(child, signal.SIGTERM)
-
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""
         progress = training_progress.read(self._home, run)
         said = progress.message if progress else ""
         LOGGER.info("training %s: its process ended with exit code %s", run, code)
+        if code and (code == ExitCode.BUSY or at_work(self._home, run)):
+            return  # somebody else was there first, and what the folder says is theirs
         failed = progress is not None and progress.state == "failed"
         if code and not ending and not failed:
             self._crashed(run, code, progress.step if progress else 0, now)
@@ -243,6 +257,13 @@ class Trainers:
             one.not_before for run, one in self._crashes.items() if run not in self._children
         ]
         return min((due for due in waiting if due > now), default=None)
+
+
+def _end(child: _Child, who: str) -> None:
+    """Ask it to end, once, where somebody wants that."""
+    if who and not child.ending:
+        child.ending = who
+        _signal(child, signal.SIGTERM)
 
 
 def _signal(child: _Child, number: signal.Signals) -> None:

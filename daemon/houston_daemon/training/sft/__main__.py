@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 from houston_daemon.service.tether import tie
+from houston_daemon.service.trainer_command import MARK
 from houston_daemon.training.sft import beginning, progress, turn
 from houston_daemon.training.sft.finishing import ended, finish
 from houston_daemon.training.sft.progress import Writer
@@ -53,6 +54,7 @@ def main() -> int:
             return int(problem.code)
     writer = Writer(folder.path, silent=not first)
     try:
+        writer.started(alone=MARK not in os.environ)
         return _train(folder, writer)
     except Exception as problem:  # noqa: BLE001 whatever it is, the folder says how it ended
         _failed(folder, problem)

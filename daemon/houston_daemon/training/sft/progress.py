@@ -61,6 +61,11 @@ class Writer:
         self.now = msgspec.structs.replace(self.now, state=state, message=message)
         self._write()
 
+    def started(self, alone: bool) -> None:
+        """A trainer has the folder now; alone: a person's command started it, and no daemon."""
+        self.now = msgspec.structs.replace(self.now, alone=alone)
+        self._write()
+
     def begin(self, *, step: int, steps: int, tokens: int, total: int) -> None:
         """The first step comes now. tokens: computed before; total: of the whole run."""
         self._total = total

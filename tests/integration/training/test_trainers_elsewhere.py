@@ -1,0 +1,204 @@
+"""A run of the daemon's own with which a person goes on while no daemon runs: that trainer is at
+work when the daemon is back, and how it ends is what became of the run.
+
+The trainer of the person is who holds the run's folder; the journal is a recorder's, and what the
+daemon starts is the real trainer.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.service.gpus import GpuLedger
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.trainers import CRASHES, Trainers
+from houston_daemon.service.trainers_beside import ELSEWHERE
+from houston_daemon.training.sft import launch, progress, turn
+from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.run_folder import Asked, RunFolder
+from houston_shared import training_progress, wire
+from houston_shared.config import Configuration, Loaded
+from houston_shared.store.bodies_training import PolicyRegistered, RunState
+from houston_shared.store.queries import training_runs
+from houston_shared.store.queries.training_runs import TrainingRun
+from houston_shared.store.reader import Reader
+from tests.support.recorder_client import Station
+
+RUN = "sft-1"
+
+
+@pytest.fixture
+def station(tmp_path: Path) -> Iterator[Station]:
+    made = Station(tmp_path / "home").start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def folder(station: Station) -> Path:
+    """Of a run that the daemon had begun when it was stopped."""
+    made = training_progress.folder(station.home, RUN)
+    RunFolder(made).ask(Asked(run=RUN, recipe=Recipe(base="/no/model")))
+    station.person().ask(wire.StartTraining(request="r", run=RUN))
+    station.recorder.training_moved(RUN, "running", start=True)
+    return made
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+def trainers(station: Station, folder: Path, inbox: Inbox) -> Iterator[Trainers]:
+    """Of the daemon that is back."""
+    loaded = Loaded(Configuration(), station.home, "defaults")
+    ledger = GpuLedger(station.home.path / "gpus.json", {})
+    made = Trainers(loaded, station.recorder, inbox, ledger, tuple)
+    yield made
+    made.kill()
+    take_ends(made, inbox)
+
+
+def take_ends(trainers: Trainers, inbox: Inbox) -> None:
+    """Wait for the ends of what was started."""
+    while len(trainers):
+        for event in inbox.take(60.0):
+            trainers.ended(event, time.monotonic())  # type: ignore[arg-type]
+
+
+def look(trainers: Trainers) -> None:
+    """More often than a trainer may crash."""
+    for _ in range(CRASHES + 1):
+        trainers.look(time.monotonic())
+
+
+def known(station: Station) -> TrainingRun:
+    with Reader(station.home) as reader:
+        found = reader.run(training_runs.one(RUN))
+    assert found is not None
+    return found
+
+
+def say(folder: Path, state: RunState, alone: bool = True) -> None:
+    """What a trainer writes: a person's, or the daemon's own."""
+    writer = progress.Writer(folder)
+    writer.started(alone)
+    writer.set(state, "what it said")
+
+
+def test_while_it_is_at_work_none_is_started_beside_it(
+    station: Station, folder: Path, trainers: Trainers
+) -> None:
+    held = turn.take(folder)
+    look(trainers)
+    assert len(trainers) == 0
+    assert (known(station).state, known(station).reason) == ("running", ELSEWHERE)
+    look(trainers)
+    assert ELSEWHERE in trainers.told()[RUN], "the status says what it waits for"
+    os.close(held)
+
+
+def test_one_that_came_first_is_no_crash(
+    station: Station, folder: Path, trainers: Trainers, inbox: Inbox
+) -> None:
+    """The folder was free as the daemon looked; its trainer leaves again and again."""
+    for _ in range(CRASHES):
+        trainers.look(time.monotonic())
+        assert len(trainers) == 1
+        held = turn.take(folder)
+        take_ends(trainers, inbox)
+        os.close(held)
+    assert known(station).state == "running"
+    assert trainers.troubles(time.monotonic()) == {}
+
+
+ENDS: dict[RunState, str] = {
+    "finished": f"no daemon took its policy: houston train sft --resume {RUN}",
+    "failed": "what it said",
+    "cancelled": "",
+}
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_how_it_ended_is_what_became_of_the_run(
+    station: Station, folder: Path, trainers: Trainers, state: RunState
+) -> None:
+    held = turn.take(folder)
+    look(trainers)
+    say(folder, state)
+    os.close(held)
+    look(trainers)
+    assert len(trainers) == 0
+    assert (known(station).state, known(station).reason) == (state, ENDS[state])
+
+
+def test_one_that_became_a_policy_has_finished(
+    station: Station, folder: Path, trainers: Trainers
+) -> None:
+    held = turn.take(folder)
+    look(trainers)
+    (station.home.path / "policies" / "policy@2").mkdir(parents=True)
+    (station.home.path / "policies" / "policy@2" / "lineage.json").touch()
+    policy = PolicyRegistered(
+        by="", name="policy@2", kind="lora", base="/b", base_hash="b", hash="h",
+        folder="policy@2", run=RUN,
+    )  # fmt: skip
+    station.person().ask(wire.RegisterPolicy(request="p", policy=policy))
+    say(folder, "finished")
+    os.close(held)
+    look(trainers)
+    now = known(station)
+    assert (now.state, now.reason, now.policy) == ("finished", "", "policy@2")
+
+
+GOES_ON: dict[str, tuple[RunState, bool]] = {
+    "the person's was killed": ("running", True),
+    "the daemon's own was asked to end as the daemon was": ("cancelled", False),
+}
+
+
+@pytest.mark.parametrize("case", GOES_ON)
+def test_the_daemon_goes_on_with_what_nobody_ended(
+    station: Station, folder: Path, trainers: Trainers, case: str
+) -> None:
+    held = turn.take(folder)
+    look(trainers)
+    say(folder, *GOES_ON[case])
+    os.close(held)
+    trainers.look(time.monotonic())
+    assert len(trainers) == 1
+    now = known(station)
+    assert (now.state, now.reason, now.starts) == ("running", "", 2)
+
+
+def test_a_trainer_says_who_started_it(
+    station: Station, folder: Path, trainers: Trainers, inbox: Inbox
+) -> None:
+    """Both fail for want of a model."""
+    trainers.look(time.monotonic())
+    take_ends(trainers, inbox)
+    said = progress.read(folder)
+    assert said is not None and (said.state, said.alone) == ("failed", False)
+    assert launch.start(folder, 0).wait(120) == 1
+    said = progress.read(folder)
+    assert said is not None and (said.state, said.alone) == ("failed", True)
+
+
+def test_one_that_is_at_work_is_not_called_cancelled(
+    station: Station, folder: Path, trainers: Trainers
+) -> None:
+    """It may still become a policy: it has ended when it has."""
+    held = turn.take(folder)
+    station.person().ask(wire.CancelTraining(run=RUN))
+    look(trainers)
+    assert known(station).state == "running"
+    say(folder, "running")
+    os.close(held)
+    look(trainers)
+    assert known(station).state == "cancelled"
