@@ -57,6 +57,12 @@ class TrainerGpus:
         """Give them back."""
         self._ledger.release(_KIND + run)
 
+    def keep(self, runs: Collection[str]) -> None:
+        """Free what trainers of other runs than these have, or wait for: a run may have ended with
+        no process of this daemon. Raises HoustonError when the ledger cannot be written."""
+        held = {_KIND + run for run in runs}
+        self._ledger.keep(lambda one: not one.startswith(_KIND) or one in held)
+
     def _refused(self, run: str, wanted: int, share: bool) -> str:
         """Why it can never have them as things are; empty where it can."""
         there = self._loaded.gpus(LOCAL)

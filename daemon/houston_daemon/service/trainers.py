@@ -98,13 +98,15 @@ class Trainers:
         self._runs = [run for run in unfinished if not run.alone]
         for gone in self._crashes.keys() - {run.id for run in self._runs}:
             del self._crashes[gone]  # it was cancelled as it waited
+        self._gpus.keep({run.id for run in self._runs} | self._children.keys())
         for run in self._runs:
             if child := self._children.get(run.id):
                 _end(child, run.cancelling)
             elif not self._ours(run):
                 continue
-            elif run.cancelling:
+            elif run.cancelling:  # its process went with a daemon that died, and left its GPUs
                 self._moved(run.id, "cancelled", "")
+                self._gpus.free(run.id)
             elif self._turn(run, now):
                 self._start(run)
 

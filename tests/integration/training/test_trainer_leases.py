@@ -1,0 +1,88 @@
+"""GPUs of training runs that ended while no process of theirs was there to give them back."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.service.gpus import GpuLedger
+from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.trainers import Trainers
+from houston_shared import gpu_file, training_progress, wire
+from houston_shared.config import Configuration, Loaded
+from houston_shared.config_hosts import Hosts
+from tests.support.recorder_client import Station
+
+RUN = "sft-1"
+MINE = f"trainer:{RUN}"
+
+
+@pytest.fixture
+def station(tmp_path: Path) -> Iterator[Station]:
+    made = Station(tmp_path / "home").start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def ledger(station: Station) -> GpuLedger:
+    """Of a host with one GPU."""
+    return GpuLedger(gpu_file.place(station.home), {"local": 1})
+
+
+@pytest.fixture
+def trainers(station: Station, ledger: GpuLedger) -> Trainers:
+    loaded = Loaded(Configuration(hosts=Hosts(gpus=1)), station.home, "defaults")
+    return Trainers(loaded, station.recorder, Inbox(), ledger, tuple)
+
+
+@pytest.fixture
+def run(station: Station) -> str:
+    """A run that asks for the GPU."""
+    training_progress.folder(station.home, RUN).mkdir(parents=True)
+    station.person().ask(wire.StartTraining(request="r", run=RUN, gpus=1))
+    return RUN
+
+
+def holders(station: Station) -> set[str]:
+    """Who has GPUs, or waits for one."""
+    now = gpu_file.read(station.home)
+    return {one.holder for one in now.leases} | now.waiting.keys()
+
+
+def test_one_that_was_cancelled_as_its_daemon_died_gives_its_gpu_back(
+    station: Station, ledger: GpuLedger, trainers: Trainers, run: str
+) -> None:
+    ledger.lease(MINE, {"local": 1})
+    station.recorder.training_moved(run, "running", start=True)
+    station.person().ask(wire.CancelTraining(run=run))
+    trainers.look(time.monotonic())
+    assert station.query("SELECT state FROM training_runs") == [("cancelled",)]
+    assert holders(station) == set()
+
+
+def test_one_that_has_ended_holds_nothing(
+    station: Station, ledger: GpuLedger, trainers: Trainers, run: str
+) -> None:
+    """Its daemon died between saying that it failed and giving back what it had."""
+    ledger.lease(MINE, {"local": 1})
+    ledger.lease("rollout:r", {"local": 1})
+    station.recorder.training_moved(run, "failed", "why")
+    trainers.look(time.monotonic())
+    assert holders(station) == {"rollout:r"}, "what others hold is theirs"
+
+
+def test_one_that_is_cancelled_as_it_waits_waits_no_more(
+    station: Station, ledger: GpuLedger, trainers: Trainers, run: str
+) -> None:
+    ledger.lease("rollout:r", {"local": 1})
+    trainers.look(time.monotonic())
+    assert holders(station) == {"rollout:r", MINE}
+    trainers.look(time.monotonic())
+    assert holders(station) == {"rollout:r", MINE}, "as long as it waits it keeps its place"
+    station.person().ask(wire.CancelTraining(run=run))
+    trainers.look(time.monotonic())
+    assert holders(station) == {"rollout:r"}
