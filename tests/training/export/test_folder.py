@@ -87,6 +87,17 @@ def test_rules_and_judges_are_named_with_their_versions(scene: Scene, tmp_path: 
         scene.stage.judge(scene.short.id, step, "undecided", "judge")
 
 
+def test_a_step_that_several_share_is_judged_once(scene: Scene, tmp_path: Path) -> None:
+    """One person's mask of one step is one, however many branches the step has."""
+    scene.stage.judge(scene.long.id, 1, "mask")
+    try:
+        found = export(scene.home, Asked(scene.ids), tmp_path / "out").manifest
+    finally:
+        scene.stage.judge(scene.long.id, 1, "undecided")
+    assert (found.verdicts.people, found.verdicts.counts) == (1, {"mask by human": 1})
+    assert "masked in another rollout" in found.counts.untrained
+
+
 def test_the_manifest_says_what_is_there(scene: Scene, tmp_path: Path) -> None:
     import hashlib
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.export import conversation
-from houston_daemon.training.export.building import REFUSED
 from houston_daemon.training.export.format import Line
 from houston_daemon.training.export.formats import FORMATS, choose_format
+from houston_daemon.training.export.judged import LEFT_OUT
 from houston_shared.errors import HoustonError
 from tests.support.rows import made
 from tests.training.export.talk import step, talk
@@ -315,7 +315,7 @@ def test_an_answer_that_would_become_tokens_costs_that_answer(name: str, tmp_pat
         masks = [one["step_loss_mask"] for one in messages if one["role"] == "assistant"]
         assert masks == [0, 0, 1]
     counts = building.counts()
-    assert (counts.sampled, counts.trained, counts.untrained) == (3, 1, {REFUSED: 2})
+    assert (counts.sampled, counts.trained, counts.untrained) == (3, 1, {LEFT_OUT: 2})
 
 
 @pytest.mark.parametrize(

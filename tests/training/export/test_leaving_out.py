@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.training.export import folder
 from houston_daemon.training.export.folder import Asked, Exported, export
 from houston_daemon.training.rows.row import RowOptions
 from houston_shared import secret_values, wire
@@ -38,7 +39,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Any:
 def trained(folder: Path) -> Counter[tuple[int, ...]]:
     """Stretches of ids that weigh something, by how often."""
     found: Counter[tuple[int, ...]] = Counter()
-    for line in lines(folder / "data.jsonl"):
+    for line in map(_any, lines(folder / "data.jsonl")):
         stretch: list[int] = []
         for id, weight in [*zip(line["input_ids"], line["weights"], strict=True), (0, 0.0)]:
             if weight:
@@ -47,6 +48,10 @@ def trained(folder: Path) -> Counter[tuple[int, ...]]:
                 found[tuple(stretch)] += 1
                 stretch = []
     return found
+
+
+def _any(line: Any) -> Any:
+    return line
 
 
 def left(done: Exported) -> list[str]:
@@ -109,6 +114,42 @@ def test_what_stands_in_the_shared_part_is_lost_to_all(
     assert done.manifest.sources[2].rows > 1
 
 
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One for each time that the whole export is written."""
+    found: list[None] = []
+    write = folder._Work.write
+
+    def counted(self: Any) -> Any:
+        found.append(None)
+        return write(self)
+
+    monkeypatch.setattr(folder._Work, "write", counted)
+    return found
+
+
+@pytest.mark.usefixtures("known")
+def test_a_group_whose_branches_are_all_refused_is_written_twice(
+    parent: Played, scene: Scene, tmp_path: Path, tries: list[None]
+) -> None:
+    ids = [parent.id]
+    ids += [scene.stage.branch(parent, 3, turns(1, first=9)).id for _ in range(5)]
+    asked = Asked((*ids, scene.long.id), leave_out=True)
+    done = export(scene.home, asked, tmp_path / "out")
+    assert left(done) == [f"{id}/0.0" for id in ids]
+    assert len(tries) == 2
+
+
+@pytest.mark.usefixtures("known")
+def test_what_nobody_shares_is_left_out_in_one_try(
+    parent: Played, scene: Scene, tmp_path: Path, tries: list[None]
+) -> None:
+    """Also beside branches: of a rollout that goes on, each try would have more of it."""
+    asked = Asked((parent.id, scene.long.id, scene.branch.id), leave_out=True)
+    assert left(export(scene.home, asked, tmp_path / "out")) == [f"{parent.id}/0.0"]
+    assert len(tries) == 1
+
+
 def test_a_rollout_that_breaks_after_its_first_row_leaves_no_line(tmp_path: Path) -> None:
     home = WrittenHome(tmp_path / "home")
     tokenizer = small_tokenizer(tmp_path)
@@ -124,9 +165,7 @@ def test_a_rollout_that_breaks_after_its_first_row_leaves_no_line(tmp_path: Path
     home.close()
     assert left(done) == ["broken"]
     assert {line["rollout"] for line in lines(done.folder / "data.jsonl")} == {"sound"}
-    assert done.manifest.counts.all == sum(
-        len(line["input_ids"]) for line in lines(done.folder / "data.jsonl")
-    )
+    assert done.manifest.counts.all == done.manifest.files[0].tokens
 
 
 def _said(

@@ -26,6 +26,7 @@ from houston_daemon.rollout.line import Line
 from houston_daemon.rollout.summary import SECTIONS
 from houston_daemon.rollout.system_prompt import system_prompt
 from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.training.rows.beside import read
 from houston_daemon.training.rows.making import chat_rows, token_rows
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
 from houston_shared import wire
@@ -348,14 +349,16 @@ class Stage:
     ) -> list[Row]:
         """Rows of a rollout."""
         with Reader(self.rig.home) as reader:
-            return list(token_rows(reader, played.id, options or RowOptions(), beside))
+            among = read(reader, beside)
+            return list(token_rows(reader, played.id, options or RowOptions(), among))
 
     def chats(
         self, played: Played, options: RowOptions | None = None, beside: Sequence[str] = ()
     ) -> list[ChatRow]:
         """Chat rows of a rollout."""
         with Reader(self.rig.home) as reader:
-            return list(chat_rows(reader, played.id, options or RowOptions(), beside))
+            among = read(reader, beside)
+            return list(chat_rows(reader, played.id, options or RowOptions(), among))
 
 
 def copied(tokenizer: str, folder: Path) -> str:

@@ -13,13 +13,14 @@ import msgspec
 
 from houston_daemon.training.export import judged, secrets
 from houston_daemon.training.export.format import Format, Line, provenance
+from houston_daemon.training.export.losses import Losses, role, trained
 from houston_daemon.training.export.manifest import Counts, LeftOut
-from houston_daemon.training.rows.plan import UNJUDGED, Answered
+from houston_daemon.training.rows.beside import Answered
+from houston_daemon.training.rows.plan import UNJUDGED
 from houston_daemon.training.rows.row import ChatRow, Kind, Row, Source
-from houston_shared.records import SampleRole
 
 UNTRAINED = "nothing in it is trained"
-REFUSED = "left out: its consumer would mistrain it"
+DEEP = "its values are nested too deep to be read"
 
 
 class Built(NamedTuple):
@@ -37,6 +38,8 @@ class Built(NamedTuple):
     """Of ids; of messages how many there are."""
     trained: int
     """Tokens, or answers, that are trained."""
+    answers: frozenset[Answered]
+    """Those that are trained."""
 
 
 @dataclass
@@ -46,8 +49,7 @@ class Building:
     format: Format
     refused: list[LeftOut] = field(default_factory=list)
     """What the consumer would mistrain."""
-    lost: dict[str, set[Answered]] = field(default_factory=dict)
-    """By rollout, answers that would be trained in what was refused of it."""
+    losses: Losses = field(default_factory=Losses)
     untrained: list[LeftOut] = field(default_factory=list)
     """Rows of which nothing is trained, where the consumer has no use for them."""
     remarks: Counter[str] = field(default_factory=Counter)
@@ -65,24 +67,35 @@ class Building:
 
     def lines(self, row: Row | ChatRow) -> Iterator[Built]:
         """The lines of a row; none of one that is refused, or that the consumer has no use for."""
-        clean = self._clean(row)
+        written: set[Answered] = set()
+        for built in self._lines(self.losses.true(row)):
+            written |= built.answers
+            yield built
+        self.losses.note(row, written)
+
+    def _lines(self, row: Row | ChatRow) -> Iterator[Built]:
+        try:
+            clean = self._clean(row)
+            made = [] if clean is None else self.format.lines(clean)
+        except RecursionError:
+            self.refuse(row.id, DEEP)
+            return
         if clean is None:
             return
-        made = self.format.lines(clean)
         if not made:
             self.untrained.append(LeftOut(row.id, UNTRAINED))
         lost = 0
         for number, line in enumerate(made):
-            tokens, trained = _sizes(line, clean)
+            tokens, count = _sizes(line, clean)
             raw = self._checked(_named(row, line), line)
             if raw is None:
-                lost += trained
-                self._lose(clean, line.get("step") if "completion" in line else None)
+                lost += count
                 continue
             if isinstance(clean, Row):
                 self.ids_from[clean.source] += 1
             key = f"{row.id}#{number}"
-            yield Built(line, raw, key, row.kind, provenance(clean), tokens, trained)
+            of = provenance(clean)
+            yield Built(line, raw, key, row.kind, of, tokens, count, _answers(line, clean))
         self._count(clean, lost)
 
     def refuse(self, row: str, why: str) -> None:
@@ -105,7 +118,6 @@ class Building:
             return self._right(secrets.without_text(row))
         if problem := secrets.of_ids(row):
             self.refuse(row.id, problem)
-            self._lose(row)
             return None
         return secrets.without(row)
 
@@ -120,18 +132,11 @@ class Building:
             return row
         for at, why in wrong.items():
             self.refuse(f"{row.id} step {row.messages[at].step}", why)
-            self._lose(row, row.messages[at].step)
         messages = tuple(
-            replace(one, weight=0.0, why=REFUSED) if at in wrong else one
+            replace(one, weight=0.0, why=judged.LEFT_OUT) if at in wrong else one
             for at, one in enumerate(row.messages)
         )
         return replace(row, messages=messages)
-
-    def _lose(self, row: Row | ChatRow, step: int | None = None) -> None:
-        """Note what a row would have trained; of one step where one is named."""
-        gone = {one for one in _answers(row) if step in (None, one.step)}
-        if gone:
-            self.lost.setdefault(row.rollout, set()).update(gone)
 
     def _checked(self, row: str, line: Line) -> bytes | None:
         """The line as JSON; None, and kept aside, where it is wrong."""
@@ -149,7 +154,7 @@ class Building:
     def _count(self, row: Row | ChatRow, lost: int) -> None:
         if lost:
             self._trained -= lost
-            self._why[REFUSED] += lost
+            self._why[judged.LEFT_OUT] += lost
         if isinstance(row, Row):
             self._all += len(row.token_ids)
             self.tokenizers.add(row.tokenizer)
@@ -178,15 +183,11 @@ def _named(row: Row | ChatRow, line: Line) -> str:
     return f"{row.id} step {line['step']}" if "completion" in line else row.id
 
 
-def _answers(row: Row | ChatRow) -> Iterator[Answered]:
-    """Which answers a row trains."""
-    if isinstance(row, Row):
-        yield from (Answered(one.role, one.step) for one in row.spans if one.weight)
-        return
-    role: SampleRole = "summary" if row.kind == "summary" else "policy"
-    for one in row.messages:
-        if one.weight and one.step is not None:
-            yield Answered(role, one.step)
+def _answers(line: Line, row: Row | ChatRow) -> frozenset[Answered]:
+    """Which answers a line of a row trains."""
+    if "completion" in line and isinstance(row, ChatRow):
+        return frozenset((Answered(role(row), line["step"]),))
+    return frozenset(trained(row))
 
 
 def _sizes(line: Line, row: Row | ChatRow) -> tuple[int, int]:

@@ -4,8 +4,9 @@ The one door for `houston export` and for `houston train sft`. It reads the home
 folder; it starts and asks nobody.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +19,15 @@ from houston_daemon.training.export.building import Building, Built
 from houston_daemon.training.export.files import UNFINISHED, DataFile, Spool, check_parquet
 from houston_daemon.training.export.format import Format
 from houston_daemon.training.export.formats import choose_format
+from houston_daemon.training.export.gone import Gone
 from houston_daemon.training.export.manifest import File, Manifest, Source
 from houston_daemon.training.export.place import SPOOL, Place
 from houston_daemon.training.export.recipe import Recipe
 from houston_daemon.training.export.sources import Chosen
 from houston_daemon.training.export.split import HeldOut
+from houston_daemon.training.rows.beside import Beside, Lost
+from houston_daemon.training.rows.beside import read as read_beside
 from houston_daemon.training.rows.making import chat_rows, token_rows
-from houston_daemon.training.rows.plan import Lost
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
@@ -91,7 +94,7 @@ def _made(
     to: Path,
 ) -> Manifest:
     """Write the data files; begun anew where others must train what could not be used after all."""
-    gone = _Gone()
+    gone = Gone(read_beside(reader, asked.rollouts))
     while True:
         work = _Work(reader, asked, Building(format), chosen, held_out, to, gone)
         try:
@@ -100,19 +103,10 @@ def _made(
             gone = found.gone
 
 
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """What cannot be used of rollouts of an export; it only grows."""
-
-    whole: Mapping[str, str] = field(default_factory=dict)
-    """Rollouts of which no rows can be made, and why."""
-    answers: Lost = field(default_factory=dict)
-
-
 class _Anew(Exception):
     """More is gone than was known at the beginning, and what was written counts on it."""
 
-    def __init__(self, gone: _Gone) -> None:
+    def __init__(self, gone: Gone) -> None:
         super().__init__(gone)
         self.gone = gone
 
@@ -128,7 +122,7 @@ class _Work:
         chosen: list[Chosen],
         held_out: frozenset[str],
         folder: Path,
-        gone: _Gone,
+        gone: Gone,
     ) -> None:
         self._reader = reader
         self._asked = asked
@@ -137,12 +131,12 @@ class _Work:
         self._held_out = held_out
         self._folder = folder
         self._gone = gone
+        self._beside = gone.beside
         self._broken: dict[str, str] = {}
         """Rollouts that broke in this try, and why."""
         self._cut = False
-        """Whether one of them broke after some of its lines were written."""
+        """Whether one of them broke after some of its rows were taken in."""
         self._sources: list[Source] = []
-        self._rows: set[str] = set()
 
     def write(self) -> Manifest:
         """Write the data files, unfinished, and say what is in them. Raises _Anew."""
@@ -162,13 +156,19 @@ class _Work:
 
     def _agreed(self) -> None:
         """Raise _Anew where lines count on others that are not there."""
-        known = self._gone
-        branched = any(one.past_seq for one in self._chosen)
-        answers = {**known.answers}
-        for rollout, more in self._building.lost.items():
-            answers[rollout] = {*answers.get(rollout, ()), *more}
-        if self._cut or (branched and (self._broken or answers != known.answers)):
-            raise _Anew(_Gone({**known.whole, **self._broken}, answers))
+        now = self._gone.and_more(self._broken, self._building.losses.lost)
+        shared = bool(self._broken) and self._beside.branched
+        if self._cut or shared or now.answers != self._gone.answers:
+            raise _Anew(now.settled(self._lost_of))
+
+    def _lost_of(self, id: str, beside: Beside) -> Lost:
+        """What a rollout cannot train; where its rows break, who writes finds out."""
+        building = Building(self._building.format)
+        with contextlib.suppress(HoustonError):
+            for row in self._made(id, beside):
+                for _ in building.lines(row):
+                    pass
+        return building.losses.lost
 
     def _fill(self, files: Sequence[DataFile], spool: Spool | None) -> None:
         for one in self._chosen:
@@ -189,10 +189,11 @@ class _Work:
 
     def _lines(self, one: Chosen, held_out: bool) -> Iterator[Built]:
         """Lines of one rollout; then it is among the sources."""
-        id, count = one.rollout.id, 0
+        id, seen, count = one.rollout.id, 0, 0
         before = self._reader.run(progress.last_seq(id))
         try:
-            for row in self._made(id):
+            for row in self._made(id, self._beside):
+                seen += 1
                 found = list(self._building.lines(row))
                 count += bool(found)
                 yield from found
@@ -201,18 +202,21 @@ class _Work:
                 raise _flags(problem) from None
             if id not in self._gone.whole:
                 self._broken[id] = problem.cause
-                self._cut = self._cut or bool(count)
+                self._cut = self._cut or bool(seen)
             self._building.refuse(id, problem.cause)
         moved = self._reader.run(progress.last_seq(id)) != before
         self._sources.append(self._source(one, before, count, held_out, moved))
 
-    def _made(self, id: str) -> Iterator[Row] | Iterator[ChatRow]:
+    def _made(self, id: str, beside: Beside) -> Iterator[Row] | Iterator[ChatRow]:
         if why := self._gone.whole.get(id):
             raise HoustonError(why)
         ids = self._building.format.of == "ids"
         make = token_rows if ids else chat_rows
-        beside = tuple(one for one in self._asked.rollouts if one not in self._gone.whole)
-        return make(self._reader, id, self._asked.rows, beside, self._gone.answers)
+        return make(self._reader, id, self._asked.rows, beside)
+
+    def _sound(self) -> list[str]:
+        """Rollouts that rows were made of."""
+        return [one for one in self._asked.rollouts if one not in self._gone.whole]
 
     def _source(self, one: Chosen, seq: int, rows: int, held_out: bool, moved: bool) -> Source:
         known = one.rollout
@@ -249,7 +253,7 @@ class _Work:
             counts=building.counts(),
             sources=self._sources,
             provenance="none" if none else "sandbox",
-            verdicts=judged.read(self._reader, asked.rollouts),
+            verdicts=judged.read(self._reader, self._sound()),
             options={**asdict(asked.rows), "parquet": asked.parquet, "leave_out": asked.leave_out},
             recipe=asdict(asked.recipe),
             split={

@@ -5,13 +5,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from houston_daemon.training.rows import beside
 from houston_shared import rule_reasons
 from houston_shared.secret_values import redact
-from houston_shared.store.queries import verdicts
+from houston_shared.store.queries import lineage, verdicts
 from houston_shared.store.reader import Reader
 
 _BY_RULE = "mask: rule"
 """How the reason of a step begins that a rule masks."""
+
+
+LEFT_OUT = "left out: its consumer would mistrain it"
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -28,13 +32,17 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def read(reader: Reader, rollouts: Sequence[str]) -> Judged:
-    """What stands on rollouts (whole ids); a short read each."""
+    """What stands on rollouts (whole ids), once on a step that several share; short reads."""
     rules: Counter[str] = Counter()
     judges: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    people = 0
+    people, seen = 0, set[tuple[str, int]]()
     for rollout in rollouts:
-        for given in reader.run(verdicts.standing(rollout)).values():
+        line = reader.run(lineage.stretches(rollout))
+        for step, given in reader.run(verdicts.standing(rollout)).items():
+            if (whose := (beside.whose(rollout, line, step), step)) in seen:
+                continue
+            seen.add(whose)
             counts[f"{given[0].verdict} by {given[0].source}"] += 1
             for one in given:
                 people += one.source == "human"
@@ -72,4 +80,6 @@ _ELSEWHERE = {
     "trained in row": "trained in another row",
     "masked in row": "masked in another row",
     "trained with rollout": "trained in another rollout",
+    "masked with rollout": "masked in another rollout",
+    "left out with row": LEFT_OUT,
 }

@@ -4,15 +4,15 @@ It chooses where the ids come from. Everything is read as it is asked for, one r
 short reads, so a running rollout is not held back.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.training.rows import chat, reading, rendering, tokens
-from houston_daemon.training.rows.plan import Lost, RolloutPlan
+from houston_daemon.training.rows.beside import ALONE, Beside
+from houston_daemon.training.rows.plan import RolloutPlan
 from houston_daemon.training.rows.rendering import Rendering
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
 from houston_shared.errors import ConfigurationError
@@ -20,15 +20,13 @@ from houston_shared.records import Head, Thoughts
 from houston_shared.store.reader import Reader
 
 AS_IT_RAN = RowOptions()
-NOTHING_LOST: Lost = MappingProxyType({})
 
 
 def token_rows(
     reader: Reader,
     rollout: str,
     options: RowOptions = AS_IT_RAN,
-    beside: Sequence[str] = (),
-    lost: Lost = NOTHING_LOST,
+    beside: Beside = ALONE,
 ) -> Iterator[Row]:
     """Rows of a rollout (a whole id) as token ids, in its order; none before its first step.
 
@@ -36,12 +34,11 @@ def token_rows(
     and kept its thoughts; else they are rendered. Steps that are not closed are not used. A row in
     which everything is masked comes, too: who exports decides.
 
-    beside: all rollouts of the export, in its order (whole ids): a step that several share is
-    trained once among them. lost: of these, what its consumer would mistrain in their rows, so that
-    the next that shares it trains it. Raises HoustonError for erased or damaged ledgers, and
+    beside: all rollouts of the export: a step that several share is trained once among them. Raises
+    HoustonError for erased or damaged ledgers, and
     ConfigurationError where a dialect or tokenizer is not known.
     """
-    plan = reader.run(reading.plan(rollout, beside, lost))
+    plan = reader.run(reading.plan(rollout, beside))
     if plan.head is None:
         return
     strip, own = _thoughts(plan, options) == "strip", _own(plan, plan.head, options)
@@ -55,11 +52,10 @@ def chat_rows(
     reader: Reader,
     rollout: str,
     options: RowOptions = AS_IT_RAN,
-    beside: Sequence[str] = (),
-    lost: Lost = NOTHING_LOST,
+    beside: Beside = ALONE,
 ) -> Iterator[ChatRow]:
     """The same rows as messages; see `token_rows`. Dialect and tokenizer are not asked for."""
-    plan = reader.run(reading.plan(rollout, beside, lost))
+    plan = reader.run(reading.plan(rollout, beside))
     if plan.head is not None:
         yield from chat.rows(reader, plan, options, _thoughts(plan, options))
 

@@ -3,12 +3,12 @@
 Pure decisions over what `reading` found. It knows neither ids nor messages.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from houston_daemon.training.rows.row import Provenance, RowOptions
-from houston_shared.records import Head, SampleRole, Thoughts
+from houston_shared.records import Head, Thoughts
 from houston_shared.store.queries.progress import Fork
 from houston_shared.store.queries.steps import StepRow
 from houston_shared.store.queries.verdicts import Given
@@ -20,17 +20,6 @@ UNJUDGED = "not judged"
 _WHY_INTERRUPTED = "interrupted by a person: what was sampled is no action"
 _WHY_CUT = "cut at its limit of tokens: it has no stop token"
 _WHY_UNSTOPPED = "ended without a stop token of its dialect"
-
-
-class Answered(NamedTuple):
-    """Which answer of a rollout: the role it was sampled in, and the step as `Span` has it."""
-
-    role: SampleRole
-    step: int
-
-
-Lost: TypeAlias = Mapping[str, Collection[Answered]]
-"""By rollout, answers that would be trained in rows of it, which cannot stand in the export."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +140,16 @@ def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
     only a person's `keep` brings back; a verdict to keep; an answer that is no action; and last
     what nobody judged.
     """
+    weight = _weigh(step, answer, options)
+    if not step.elsewhere:
+        return weight
+    said = "trained" if weight.weight else "masked"
+    return Weight(0.0, f"{said} with rollout {step.elsewhere}", "", elsewhere=True)
+
+
+def _weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
     given = step.given
     by = given.source if given else ""
-    if step.elsewhere:
-        return Weight(0.0, f"trained with rollout {step.elsewhere}", "", elsewhere=True)
     if answer.finish_reason == INTERRUPTED:
         return Weight(0.0, _WHY_INTERRUPTED, "")
     if answer.empty:
@@ -191,4 +186,9 @@ def again(weight: Weight, row: str) -> Weight:
     """What a copy of an answer weighs in another row than its own, which has the reason."""
     if weight.elsewhere:
         return weight
-    return Weight(0.0, f"{'trained' if weight.weight else 'masked'} in row {row}", "")
+    return Weight(0.0, trained_in(row) if weight.weight else f"masked in row {row}", "")
+
+
+def trained_in(row: str) -> str:
+    """Why a copy of an answer weighs nothing that the row with this id trains."""
+    return f"trained in row {row}"

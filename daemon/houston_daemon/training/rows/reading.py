@@ -5,18 +5,12 @@ One short read. It refuses what cannot be exact: texts or ids that were erased o
 
 from collections.abc import Callable, Sequence
 
-from houston_daemon.training.rows.plan import (
-    Answered,
-    Lost,
-    PlannedContext,
-    PlannedStep,
-    RolloutPlan,
-)
+from houston_daemon.training.rows.beside import Answered, Beside, whose
+from houston_daemon.training.rows.plan import PlannedContext, PlannedStep, RolloutPlan
 from houston_shared.errors import HoustonError
 from houston_shared.records import Head, RolloutSpec
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import erased, lineage, progress, rollouts, steps, verdicts
-from houston_shared.store.queries.lineage import Stretch
 from houston_shared.store.queries.progress import Fork
 from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.store.queries.steps import StepRow
@@ -28,13 +22,11 @@ Elsewhere = Callable[[Answered], str]
 """The rollout that trains an answer where that is another; empty where it is this one."""
 
 
-def plan(rollout: str, beside: Sequence[str], lost: Lost) -> Plan[RolloutPlan]:
+def plan(rollout: str, beside: Beside) -> Plan[RolloutPlan]:
     """What the rows of a rollout (a whole id) are.
 
-    beside: rollouts of the same export, in its order; steps that a branch shares are trained once
-    among them, with the rollout whose steps they are where that is one of them, else with the
-    first that shares them. lost: what these cannot train after all; the next that shares it does.
-    Raises HoustonError for what was erased or set aside.
+    beside: rollouts of the same export; what a branch shares is trained once among them. Raises
+    HoustonError for what was erased or set aside.
     """
     one = yield from rollouts.rollout(rollout)
     spec = yield from rollouts.spec(one)
@@ -42,7 +34,11 @@ def plan(rollout: str, beside: Sequence[str], lost: Lost) -> Plan[RolloutPlan]:
     yield from _nothing_erased(one.id)
     found = [row for row in (yield from steps.rows(one.id)) if row.observation_seq is not None]
     _no_gap(one.id, found)
-    elsewhere = yield from _elsewhere(one.id, stretches, beside, lost)
+
+    def elsewhere(answer: Answered) -> str:
+        owner = whose(one.id, stretches, answer.step)
+        return "" if owner == one.id else beside.elsewhere(one.id, owner, answer)
+
     given = yield from _given(one.id)
     forks = yield from progress.forks(one.id)
     made = [PlannedStep(row, given(row), elsewhere(Answered("policy", row.step))) for row in found]
@@ -95,36 +91,6 @@ def _given(rollout: str) -> Plan[Callable[[StepRow], Given | None]]:
     def of(row: StepRow) -> Given | None:
         mine = [one for one in standing.get(row.step, ()) if one.attempt == row.attempt]
         return mine[0] if mine else None
-
-    return of
-
-
-def _elsewhere(
-    rollout: str, own: Sequence[Stretch], beside: Sequence[str], lost: Lost
-) -> Plan[Elsewhere]:
-    """Who trains the shared past of a branch: the first of whose it is and who shares it."""
-    before = beside[: beside.index(rollout)] if rollout in beside else beside
-    claims: list[tuple[Stretch, list[tuple[int, str]]]] = []
-    for part in own:
-        if part.rollout == rollout:
-            continue
-        sharing = [(part.last, part.rollout)] if part.rollout in beside else []
-        if not sharing or lost.get(part.rollout):
-            for other in before:
-                theirs = yield from lineage.stretches(other)
-                sharing += [(one.last, other) for one in theirs if one.rollout == part.rollout]
-        claims.append((part, sharing))
-
-    def of(answer: Answered) -> str:
-        for part, sharing in claims:
-            if part.first <= answer.step <= part.last:
-                able = (
-                    other
-                    for last, other in sharing
-                    if answer.step <= last and answer not in lost.get(other, ())
-                )
-                return next(able, "")
-        return ""
 
     return of
 
