@@ -22,19 +22,19 @@ from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.task_rules import Rules
 
 RULES: Mapping[str, Rule] = {
-    "error_observation": Rule(2, wrong.error_observation),
+    "error_observation": Rule(3, wrong.error_observation),
     "null_action": Rule(1, wrong.null_action),
-    "broken_file": Rule(1, wrong.broken_file),
-    "contradicted_guidance": Rule(2, guidance.contradicted_guidance),
-    "ignored_script": Rule(2, scripts.ignored_script),
-    "transformers_inference": Rule(2, scripts.transformers_inference),
-    "blind_edit": Rule(2, edits.blind_edit),
-    "idle_compute": Rule(2, compute.idle_compute),
+    "broken_file": Rule(2, wrong.broken_file),
+    "contradicted_guidance": Rule(3, guidance.contradicted_guidance),
+    "ignored_script": Rule(3, scripts.ignored_script),
+    "transformers_inference": Rule(3, scripts.transformers_inference),
+    "blind_edit": Rule(3, edits.blind_edit),
+    "idle_compute": Rule(3, compute.idle_compute),
     "repeated_evaluation": Rule(1, evaluations.repeated_evaluation),
-    "untimely_evaluation": Rule(2, evaluations.untimely_evaluation),
-    "untimely_finish": Rule(2, evaluations.untimely_finish),
-    "lowered_score": Rule(3, best.lowered_score),
-    "after_best": Rule(2, best.after_best),
+    "untimely_evaluation": Rule(3, evaluations.untimely_evaluation),
+    "untimely_finish": Rule(3, evaluations.untimely_finish),
+    "lowered_score": Rule(4, best.lowered_score),
+    "after_best": Rule(3, best.after_best),
 }
 
 

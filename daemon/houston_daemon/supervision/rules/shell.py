@@ -1,19 +1,19 @@
 """Shell commands as rules need them: what is run, with which environment, and which files are
 written by here-documents.
 
-It reads the shell that agents write, not all of the shell: no expansion, no functions. What cannot
-be read is split at spaces, so that a rule sees less, never something that is not there.
+It reads the shell that agents write, not all of the shell: no expansion, no functions, so that a
+rule sees less, never something that is not there. What is a word, `lexing` knows.
 """
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from houston_daemon.supervision.rules import in_place
+from houston_daemon.supervision.rules.lexing import Token, tokens
 
-_HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
 _ASSIGNMENT = re.compile(r"(?<!\w)([A-Za-z_]\w*)=(.*)", re.S)
 _SEPARATORS = frozenset(";&|()\n")
 _KEYWORDS = frozenset({"then", "do", "else", "elif", "if", "while", "until", "!", "{", "}", "time"})
@@ -46,6 +46,12 @@ _GIT = (
 _GIT_SHOWS = frozenset(_GIT.split())
 _GIT_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree"})
 _JOINS = frozenset({"&&", "||", "|", "&"})
+_SHELLS = frozenset({"bash", "sh", "zsh"})
+_LINE = Token("operator", "\n")
+DEEPEST = 8
+"""Shells within shells."""
+VARIABLES = 100
+"""That a command's programs are known to see."""
 
 
 class Simple(NamedTuple):
@@ -144,15 +150,18 @@ class Command(NamedTuple):
 @lru_cache(maxsize=8192)
 def read(command: str) -> Command:
     """A command line, or the text of a shell script."""
-    kept, bodies = _without_heredocs(command)
+    return _read(command, {}, "", DEEPEST)
+
+
+def _read(command: str, exported: Mapping[str, str], folder: str, deeper: int) -> Command:
+    """The same where variables and a folder are given.
+
+    deeper: shells within shells that are read; of what is further within, only the shell is seen.
+    """
     simple: list[Simple] = []
     texts: list[Text] = []
-    exported: dict[str, str] = {}
-    folder = ""
-    for words, target, appended, after in _groups(_tokens(kept)):
-        body = "".join(bodies[int(word[len(_MARK) :])] for word in words if word.startswith(_MARK))
-        one = _simple([word for word in words if not word.startswith(_MARK)], exported, folder)
-        one = one._replace(after=after)
+    for words, target, appended, after, body in _groups(tokens(command)):
+        one = _simple(words, exported, folder)._replace(after=after)
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
             if path:
@@ -161,11 +170,13 @@ def read(command: str) -> Command:
             one = one._replace(inline=body)
         if one.program == "cd" and len(one.words) > 1:
             folder = _in(folder, one.words[1])
-        if one.program == "export" or not one.words:
-            exported = {**exported, **dict(_assigned(one.words[1:])), **one.environment}
-        elif one.program == "unset":
-            exported = {name: value for name, value in exported.items() if name not in one.words}
-        simple += _unwrapped(one)
+        exported = _behind(one, exported)
+        if deeper and one.inline and one.program in _SHELLS:
+            inner = _read(one.inline, one.environment, one.folder, deeper - 1)
+            simple += _joined(inner.simple, one.after)
+            texts += inner.texts
+        else:
+            simple.append(one)
     return Command(tuple(simple), tuple(texts))
 
 
@@ -187,115 +198,92 @@ def same(one: str, other: str) -> bool:
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
-_MARK = "\x01heredoc"
-
-
-def _without_heredocs(text: str) -> tuple[str, list[str]]:
-    """The text with a mark for each here-document, and their contents."""
-    lines, bodies = text.split("\n"), list[str]()
-    kept: list[str] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        ends = [(found[1] == "-", found[3]) for found in _HEREDOC.finditer(line)]
-        for tabs, end in ends:
-            body: list[str] = []
-            while at < len(lines) and (lines[at].lstrip("\t") if tabs else lines[at]) != end:
-                body.append(lines[at])
-                at += 1
-            at += 1
-            line = _HEREDOC.sub(f" {_MARK}{len(bodies)} ", line, count=1)
-            bodies.append("".join(f"{one}\n" for one in body))
-        kept.append(line)
-    return "\n".join(kept).replace("\\\n", " "), bodies
-
-
-def _tokens(text: str) -> list[str]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    try:
-        return list(lexer)
-    except ValueError:  # a quote that is never closed
-        return re.findall(r"[^\s;&|()<>]+|[;&|()<>\n]+", text)
-
-
 class _Group(NamedTuple):
     words: list[str]
     target: str
     """The file that its output goes to; empty where it goes to none."""
     appended: bool
     after: str
+    body: str
+    """Of its here-documents."""
 
 
-def _groups(tokens: list[str]) -> list[_Group]:
+def _groups(read: Iterable[Token]) -> list[_Group]:
     """Words of each simple command, in order."""
     found: list[_Group] = []
     words: list[str] = []
-    target, appended, comment, skip = "", False, False, ""
-    for token in [*tokens, "\n"]:
-        if comment and "\n" not in token:
-            continue
-        comment = token.startswith("#")
-        if comment:
-            continue
-        if skip:
-            if ">" in skip and "&" not in skip and not (target and skip.startswith("2")):
-                target, appended = token, skip.endswith(">>")
-            skip = ""
-        elif token and set(token) <= _SEPARATORS:
-            after = _join(token)
-            if words:
-                found.append(_Group(words, target, appended, after))
+    bodies: list[str] = []
+    target, appended, skip = "", False, ""
+    for kind, text in (*read, _LINE):
+        redirects, skip = skip, ""
+        if kind == "heredoc":
+            bodies.append(text)
+        elif redirects and kind == "word":
+            if ">" in redirects and "&" not in redirects and not (target and redirects[0] == "2"):
+                target, appended = text, redirects.endswith(">>")
+        elif kind == "operator" and set(text) <= _SEPARATORS:
+            after = _join(text)
+            if words or bodies:
+                found.append(_Group(words, target, appended, after, "".join(bodies)))
             elif found and after != ";":  # behind a closing parenthesis
                 found[-1] = found[-1]._replace(after=after)
-            words, target, appended = [], "", False
-        elif token and set(token) <= set("<>&|") and set(token) & set("<>"):
+            words, bodies, target, appended = [], [], "", False
+        elif kind == "operator" and set(text) <= set("<>&|"):
             fd = words.pop() if words and words[-1] in ("1", "2") else ""
-            skip = fd + token
+            skip = fd + text
         else:
-            words.append(token)
+            words.append(text)
     return found
 
 
-def _join(token: str) -> str:
+def _join(operator: str) -> str:
     """How a separator joins two commands."""
-    bare = token.replace("|&", "|").strip("\n()")
+    bare = operator.replace("|&", "|")
     return bare if bare in _JOINS else ";"
 
 
 def _simple(words: list[str], exported: Mapping[str, str], folder: str) -> Simple:
     """Without what stands before the program."""
-    environment = dict(exported)
-    while words:
-        if found := _ASSIGNMENT.fullmatch(words[0]):
-            environment[found[1]] = found[2]
-        elif words[0] == "command" and words[1:2] in (["-v"], ["-V"]):
+    own: dict[str, str] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if found := _ASSIGNMENT.fullmatch(word):
+            own[found[1]] = found[2]
+        elif word == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
             break  # it asks whether the program is there
-        elif words[0] in _WRAPPERS:
-            rest = words[1:]
-            while rest and (rest[0].startswith("-") or _VALUE.match(rest[0])):
-                rest = rest[1:]
-            words = rest
-            continue
-        elif words[0] not in _KEYWORDS:
+        elif word in _WRAPPERS:
+            while at + 1 < len(words) and _of_wrapper(words[at + 1]):
+                at += 1
+        elif word not in _KEYWORDS:
             break
-        words = words[1:]
+        at += 1
+    words = words[at:]
     inline = ""
     if "-c" in words[1:-1] and _PROGRAM.match(words[0].rpartition("/")[2]):
         inline = words[words.index("-c") + 1]
-    return Simple(tuple(words), environment, folder, inline)
+    return Simple(tuple(words), {**exported, **own} if own else exported, folder, inline)
 
 
-def _unwrapped(one: Simple) -> list[Simple]:
-    """A shell that is given its commands is these commands."""
-    if one.inline and one.program in ("bash", "sh", "zsh"):
-        inner = [
-            each._replace(environment={**one.environment, **each.environment})
-            for each in read(one.inline).simple
-        ]
-        return [*inner[:-1], *(each._replace(after=one.after) for each in inner[-1:])]
-    return [one]
+def _of_wrapper(word: str) -> bool:
+    return word.startswith("-") or bool(_VALUE.match(word))
+
+
+def _behind(one: Simple, exported: Mapping[str, str]) -> Mapping[str, str]:
+    """What programs behind a command see. Beyond some variables no further ones are noted: every
+    program has all of them.
+    """
+    if one.program == "unset":
+        return {name: value for name, value in exported.items() if name not in one.words}
+    if one.words and one.program != "export":
+        return exported
+    now = {**one.environment, **dict(_assigned(one.words[1:]))}
+    return dict(islice(now.items(), VARIABLES)) if len(now) > VARIABLES else now
+
+
+def _joined(inner: tuple[Simple, ...], after: str) -> list[Simple]:
+    """Commands of a shell in its place."""
+    return [*inner[:-1], *(each._replace(after=after) for each in inner[-1:])]
 
 
 def _assigned(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -19,9 +19,11 @@ PIECES = (
     "a", "a.", "./", "Error", "use ", "do not use ", "'\"`", "train_", "sh: a: ", "import from ",
     "AutoModelForLM", "pipeline(   ", "x must not be ", "Traceback (most recent call last):\n",
     '  File "a", line 1\n', "SyntaxError: x\n", "cat > x <<E\n", "CUDA_VISIBLE_DEVICES'", "$((",
-    "timeout -", "pkill ",
+    "timeout -", "pkill ", "bash <<A\n", "bash -c '", '"$(', "<<E ", "then ", "cd a;", "$'\\'",
 )  # fmt: skip
+COUNTED = ("A{}=1;", "export A{}=1; ls;", "cd {};", "cat <<E{} ", "cat > {} <<E\n{}\nE\n")
 SIZE = 60_000
+COMMAND = 20_000
 
 
 def patterns() -> Iterator[re.Pattern[str]]:
@@ -37,3 +39,17 @@ def test_long_texts_are_read_in_time(piece: str) -> None:
     assert isinstance(forbidden(text) + allowed(text), list)
     assert isinstance(shell.read(text), shell.Command)
     assert all(list(one.finditer(text)) is not None for one in patterns())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", COUNTED)
+def test_commands_of_many_names_are_read_in_time(piece: str) -> None:
+    """A command holds no copy of everything before it."""
+    text = "".join(piece.format(number, number) for number in range(COMMAND // len(piece)))
+    held = [len(one.environment) for one in shell.read(text).simple]
+    assert held and max(held) <= shell.VARIABLES + 1
+
+
+def test_shells_in_shells_are_read_to_some_depth() -> None:
+    found = shell.read("".join(f"bash <<A{n}\n" for n in range(2000)))
+    assert [one.program for one in found.simple] == ["bash"]

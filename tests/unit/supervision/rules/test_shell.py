@@ -1,8 +1,18 @@
 """Reading the shell that agents write: what is run, and what is written."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from houston_daemon.supervision.rules import shell
+
+PIECES = (
+    "cat ", "bash -c ", "sh <<A\n", "python a.py", "'", '"', "\\", "\n", "<<EOF", "<<'E'", '<<-"X"',
+    "EOF", "E\n", "X\n", "$(", "$'", "$((", "))", "(", ")", "`", "<", "<<", ">", ">>", "&", "|",
+    ";", "#", " ", "\t", "\x01heredoc0", "\x01", "\x00", "é", "export A=1", "A=", "cd b;",
+    "unset A", " -c ", "sed -i s/a/b/ ", "tee ", "env ", "then ", "{} \\;", "2>&1",
+)  # fmt: skip
+"""What random commands are made of."""
 
 SCRIPTS: dict[str, tuple[str, list[str]]] = {
     "python": ("python3 -u scripts/infer.py --k 1", ["scripts/infer.py"]),
@@ -47,6 +57,69 @@ def test_files_of_here_documents() -> None:
     assert [each.program for each in one.simple] == ["mkdir", "cat", "cat", "ls"]
     (python,) = shell.read("python - <<EOF\nprint(1)\nEOF").simple
     assert python.inline == "print(1)\n"
+
+
+WRITTEN = (("a.py", "print(1)\n", False),)
+QUOTED: dict[str, tuple[str, list[str], tuple[tuple[str, str, bool], ...]]] = {
+    "a file, then its run": (
+        "bash -c 'cat > a.py <<\"EOF\"\nprint(1)\nEOF\npython a.py'", ["cat", "python"], WRITTEN),
+    "the end on the last line": ("bash -c 'cat > a.py <<E\nprint(1)\nE'", ["cat"], WRITTEN),
+    "a program's, the end on the last line": (
+        "bash -c 'python3 - <<PY\nimport torch\nPY'", ["python3"], ()),
+    "in double quotes": (
+        'sh -c "cat > a.py <<EOF\nprint(\\"$(date)\\")\nEOF\npython a.py" && ls',
+        ["cat", "python", "ls"], (("a.py", 'print("$(date)")\n', False),)),
+    "behind cd": (
+        "cd s; bash -c 'cat >> a.py <<E\nx\nE'", ["cd", "cat"], (("s/a.py", "x\n", True),)),
+    "a here-document in a shell's": (
+        "bash <<'A'\ncat > a.py <<B\nprint(1)\nB\nls\nA", ["cat", "ls"], WRITTEN),
+    "in a command within double quotes": (
+        "git commit -m \"$(cat <<'E'\nsay \"hi\"; don't rm )\nE\n)\" && ls", ["git", "ls"], ()),
+    "only told": ("echo 'cat > a.py <<E' > a.txt; python a.py", ["echo", "python"], ()),
+    "of another host": ("ssh gpu 'cat > a.py <<E\nprint(1)\nE'; ls", ["ssh", "ls"], ()),
+    "behind a comment": (
+        "# what isn't closed\ncat > a.py <<E\nprint(1)\nE\nls", ["cat", "ls"], WRITTEN),
+    "behind a quote in a quote": (
+        "echo $'it\\'s'; cat > a.py <<E\nprint(1)\nE", ["echo", "cat"], WRITTEN),
+    "behind an open quote": (
+        "echo don't; cat > a.py <<E\nprint(1)\nE\nls", ["echo", "cat", "ls"], WRITTEN),
+    "an apostrophe in one": ("cat > a.py <<E; ls\ndon't\nE", ["cat", "ls"],
+                             (("a.py", "don't\n", False),)),
+    "a word that is no file's end": ("cat <<< E; ls\nwc a", ["cat", "ls", "wc"], ()),
+    "a shift": ("echo $((1 << n))\nls", ["echo", "ls"], ()),
+    "raw bytes of an agent": ("\x01heredoc0 a; cat > a.py <<E\nprint(1)\nE",
+                              ["\x01heredoc0", "cat"], WRITTEN),
+    "without a last line": ("cat > a.py <<E\nprint(1)", ["cat"], WRITTEN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", QUOTED)
+def test_here_documents_in_quotes(case: str) -> None:
+    command, programs, texts = QUOTED[case]
+    found = shell.read(command)
+    assert [one.program for one in found.simple] == programs
+    assert found.texts == texts
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("echo '#!/bin/sh' x", ("echo", "#!/bin/sh", "x")), ("tr ';' '|'", ("tr", ";", "|")),
+     ("find . -exec rm {} \\;", ("find", ".", "-exec", "rm", "{}", ";")),
+     ("a '' b\\ c \\\n d # e", ("a", "", "b c", "d")), ('a "b\\"$x\\\\"', ("a", 'b"$x\\')),
+     ("a \"$(b 'c d' \")\")\" e", ("a", "$(b 'c d' \")\")", "e")), ("a#b", ("a#b",))],
+)  # fmt: skip
+def test_what_is_quoted_is_no_operator_and_no_comment(command: str, words: tuple[str, ...]) -> None:
+    (one,) = shell.read(command).simple
+    assert one.words == words
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_every_text_is_read(text: str) -> None:
+    found = shell.read(text)
+    for one in found.simple:
+        assert all(isinstance(word, str) for word in (one.program, one.script, one.git, *one.words))
+        assert isinstance(one.views, bool) and isinstance(one.changes, tuple)
+    assert all(one.path and one.content for one in found.texts)
 
 
 @pytest.mark.parametrize(
