@@ -278,7 +278,7 @@ def _flags(problem: ConfigurationError) -> ConfigurationError:
     return ConfigurationError(
         problem.cause,
         "Nothing was exported.",
-        f"{problem.next} --dialect NAME --tokenizer PATH; or a format of messages",
+        f"{problem.next.rstrip('.')}: --dialect NAME --tokenizer PATH; or a format of messages",
     )
 
 
