@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from houston_daemon.training.sft import checkpoints, dataset, launch, recipe, running
+from houston_daemon.training.sft import checkpoints, dataset, launch, recipe, running, sharding
 from houston_daemon.training.sft.finishing import manifest_hash
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import Recipe
@@ -238,20 +238,68 @@ def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
         launch.configuration("nothing")
 
 
-def write_checkpoint(folder: Path, step: int) -> Path:
+def write_checkpoint(folder: Path, step: int, kind: str = "") -> Path:
     with checkpoints.beside(folder) as beside:
         made = beside / f"checkpoint-{step}"
         made.mkdir()
         (made / "optimizer.pt").write_bytes(b"x" * 100)
         (made / "deep").mkdir()
         (made / "deep" / "weights").write_bytes(b"y" * 50)
-    return checkpoints.finish(folder, step, keep=2)
+    return checkpoints.finish(folder, step, 2, kind)
 
 
 def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         write_checkpoint(tmp_path, step)
     assert [one.name for one in checkpoints.whole(tmp_path)] == ["checkpoint-10", "checkpoint-15"]
+
+
+ACROSS: dict[str, tuple[str, str, str, str]] = {
+    "the same": ("plain", "", "", ""),
+    "several processes with all of it": ("plain", "", "cpu", ""),
+    "in shards as before": ("fsdp", "fsdp", "fsdp", ""),
+    "plain in shards": ("plain", "", "fsdp", "--set accelerate=; "),
+    "shards as plain": ("fsdp", "fsdp", "cpu", "--set accelerate=fsdp"),
+    "ZeRO without a word of it": ("deepspeed", "deepspeed", "", "--set accelerate=deepspeed"),
+    "shards of another kind": ("fsdp", "fsdp", "deepspeed", "--set accelerate=fsdp"),
+    "an older checkpoint": ("", "", "fsdp", ""),
+    "back to what it was": ("plain", "fsdp", "", ""),
+    "on processors, where nothing is sharded": ("plain", "fsdp", "fsdp", ""),
+}
+
+
+@pytest.mark.parametrize("case", ACROSS)
+def test_a_change_is_refused_that_could_not_read_the_optimizer(tmp_path: Path, case: str) -> None:
+    """wrote: the kind of the checkpoint; before, then: the configurations of the run."""
+    wrote, before, then, advised = ACROSS[case]
+    given = {"accelerate": launch.configuration(before) if before else "", "device": "auto"}
+    folder = tiny.run_folder(tmp_path, tmp_path, [], **given)
+    wanted = launch.configuration(then) if then else ""
+    changed = msgspec.structs.replace(folder.asked.recipe, accelerate=wanted)
+    sharding.check_change(folder, changed)  # there is none yet
+    write_checkpoint(folder.checkpoints, 5, wrote)
+    if not advised:
+        sharding.check_change(folder, changed)
+        return
+    with pytest.raises(HoustonError, match="checkpoint-5 was written") as refused:
+        sharding.check_change(folder, changed)
+    assert f"--resume run {advised}" in refused.value.next
+    setting = advised.partition("--set ")[2].partition(";")[0]
+    good = recipe.changed(changed, [setting])
+    if good.accelerate:
+        good = msgspec.structs.replace(good, accelerate=launch.configuration(good.accelerate))
+    sharding.check_change(folder, good)
+
+
+@pytest.mark.parametrize("text", [None, "distributed_type: [", "\0"])
+def test_a_configuration_that_tells_nothing_is_refused_in_a_sentence(
+    tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "mine.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(HoustonError, match=r"mine\.yaml of accelerate cannot be read"):
+        sharding.kind(Recipe(accelerate=str(file)))
 
 
 @pytest.mark.parametrize(

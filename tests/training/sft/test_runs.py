@@ -131,6 +131,23 @@ def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
     assert all((mine[name] == theirs[name]).all() for name in theirs)
 
 
+def test_a_checkpoint_of_another_kind_is_not_gone_on_with(
+    tmp_path: Path, base: Path, children: Any
+) -> None:
+    """Its optimizer would be looked for in files that are not there, or passed over in silence."""
+    folder = tiny.run_folder(tmp_path, base, tiny.rows(), save_steps=1, steps=2)
+    assert Child(children, folder).ended() == 0
+    newest = checkpoints.newest(folder.checkpoints)
+    assert newest is not None and checkpoints.kind(newest) == "plain"
+    marker = newest / checkpoints.MARKER
+    marker.write_text(marker.read_text().replace('"plain"', '"fsdp"'))
+    assert Child(children, folder).ended() == 1
+    said = progress.read(folder.path)
+    assert said is not None and said.state == "failed"
+    assert "checkpoint-2 was written by FSDP, and training without shards" in said.message
+    assert "--resume run --set accelerate=fsdp; or start a new run" in said.message
+
+
 def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: Any) -> None:
     folder = tiny.run_folder(tmp_path, base, tiny.rows(), **LONG | {"epochs": 200})
     child = Child(children, folder)
@@ -216,34 +233,16 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     assert said["memory_bytes"] > 2**20 and said["eta_seconds"] == 0
 
 
-FSDP = """
-compute_environment: LOCAL_MACHINE
-distributed_type: FSDP
-use_cpu: true
-num_machines: 1
-num_processes: 2
-machine_rank: 0
-mixed_precision: "no"
-fsdp_config:
-  fsdp_version: 2
-  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
-  fsdp_reshard_after_forward: true
-  fsdp_state_dict_type: FULL_STATE_DICT
-"""
-
-
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+@pytest.mark.parametrize("full", [False, True])
 def test_two_processes_train_what_one_does(
-    tmp_path: Path, base: Path, children: Any, how: str
+    tmp_path: Path, base: Path, children: Any, full: bool
 ) -> None:
-    """`accelerate launch` on two processors (gloo): same losses, same weights, in one piece."""
-    file = Path(launch.configuration("cpu"))
-    if how == "fsdp":
-        file = tmp_path / "fsdp.yaml"
-        file.write_text(FSDP)
-    asked: dict[str, Any] = {"full": how == "fsdp", "steps": 2}
+    """`accelerate launch` on two processors (gloo): same losses, same weights. Without GPUs
+    accelerate shards nothing, whatever its configuration says."""
+    file = launch.configuration("cpu")
+    asked: dict[str, Any] = {"full": full, "steps": 2}
     one = tiny.run_folder(tmp_path, base, tiny.rows(), "one", **asked)
-    two = tiny.run_folder(tmp_path, base, tiny.rows(), "two", accelerate=str(file), **asked)
+    two = tiny.run_folder(tmp_path, base, tiny.rows(), "two", accelerate=file, **asked)
     alone = Child(children, one)
     done = subprocess.run(launch.command(two.path, 0), capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
@@ -253,7 +252,10 @@ def test_two_processes_train_what_one_does(
     assert (wanted.processes, found.processes) == (1, 2)
     assert found.loss_first == pytest.approx(wanted.loss_first, rel=1e-5)
     assert found.loss_mean_last_10 == pytest.approx(wanted.loss_mean_last_10, rel=1e-4)
-    name = "model.safetensors" if how == "fsdp" else "adapter_model.safetensors"
+    newest = checkpoints.newest(two.checkpoints)
+    assert newest is not None
+    assert checkpoints.kind(newest) == "plain"
+    name = "model.safetensors" if full else "adapter_model.safetensors"
     mine, theirs = (load_file(each.output / name) for each in (two, one))
     assert mine.keys() == theirs.keys()
     assert all(abs(mine[key] - theirs[key]).max() <= 1e-5 for key in theirs)

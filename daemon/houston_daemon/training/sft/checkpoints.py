@@ -24,6 +24,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     files: dict[str, int]
     """Bytes of every other file."""
+    kind: str = ""
+    """How the state of training lies in them (`sharding`); empty in older ones."""
 
 
 @contextmanager
@@ -34,14 +36,15 @@ def beside(folder: Path) -> Iterator[Path]:
     yield unfinished
 
 
-def finish(folder: Path, step: int, keep: int) -> Path:
+def finish(folder: Path, step: int, keep: int, kind: str = "") -> Path:
     """Mark what lies beside and put it in its place; then remove all but the newest `keep`."""
     made, place = folder / _BESIDE / f"{_PREFIX}{step}", folder / f"{_PREFIX}{step}"
     files = {}
     for file in sorted(one for one in made.rglob("*") if one.is_file()):
         synced_file.sync(file)
         files[str(file.relative_to(made))] = file.stat().st_size
-    synced_file.write(made / MARKER, msgspec.json.encode(Marker(step=step, files=files)))
+    marker = Marker(step=step, files=files, kind=kind)
+    synced_file.write(made / MARKER, msgspec.json.encode(marker))
     synced_file.sync(made)
     if place.exists():  # of an earlier try that was not whole
         shutil.rmtree(place)
@@ -62,6 +65,11 @@ def whole(folder: Path) -> list[Path]:
 def newest(folder: Path) -> Path | None:
     """The last whole checkpoint."""
     return next(reversed(whole(folder)), None)
+
+
+def kind(checkpoint: Path) -> str:
+    """The kind of a whole checkpoint; empty where nobody has noted it."""
+    return msgspec.json.decode((checkpoint / MARKER).read_bytes(), type=Marker).kind
 
 
 def clear(folder: Path) -> None:

@@ -14,7 +14,16 @@ from accelerate.utils import DistributedType
 from transformers import AutoConfig, set_seed
 from trl import SFTConfig
 
-from houston_daemon.training.sft import adapter, checkpoints, dataset, memory, model, output, plan
+from houston_daemon.training.sft import (
+    adapter,
+    checkpoints,
+    dataset,
+    memory,
+    model,
+    output,
+    plan,
+    sharding,
+)
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Result, RunFolder
@@ -60,6 +69,7 @@ def train(folder: RunFolder, writer: Writer) -> bool:
         keep=recipe.keep_checkpoints,
     )
     _check_sharding(trainer)
+    sharding.check(folder, trainer.kind)
     before = _held_out(folder, trainer, recipe, loaded, processes)
     began = time.monotonic()
     resumed = checkpoints.newest(folder.checkpoints)

@@ -15,7 +15,7 @@ from accelerate.utils import DistributedType
 from transformers import PrinterCallback
 from trl import SFTTrainer
 
-from houston_daemon.training.sft import checkpoints, dataset
+from houston_daemon.training.sft import checkpoints, dataset, sharding
 from houston_daemon.training.sft.loss import WeighingHead, from_logits
 
 
@@ -36,6 +36,11 @@ class WeighedTrainer(SFTTrainer):  # type: ignore[misc]
         self._keep = keep
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         self._head = WeighingHead(base) if fused else None
+
+    @property
+    def kind(self) -> str:
+        """How the state of training lies over the processes (`sharding`)."""
+        return sharding.kind_of(self.accelerator.distributed_type.value)
 
     def compute_loss(
         self,
@@ -129,5 +134,5 @@ class WeighedTrainer(SFTTrainer):  # type: ignore[misc]
                 self.args.output_dir = str(folder)
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero():
-            checkpoints.finish(folder, self.state.global_step, self._keep)
+            checkpoints.finish(folder, self.state.global_step, self._keep, self.kind)
         self.accelerator.wait_for_everyone()
