@@ -7,11 +7,13 @@ the run stands until it ends. Training itself is `training.sft`.
 import argparse
 import secrets
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from houston_daemon.commands import selecting
 from houston_daemon.commands.export import row_arguments, row_options
+from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.sft import asking, following, launch, progress, recipe, run_folder
 from houston_daemon.training.sft.finishing import manifest_hash, registered, tell
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
@@ -40,9 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="tasks of R that are not trained on, and whose loss is taken; or a share, as 0.2",
     )
     row_arguments(parser)
+    parser.set_defaults(**dict.fromkeys(_rows_unsaid()))  # so that what was said can be told
     parser.add_argument(
         "--recipe",
-        default="small",
         metavar="NAME",
         help=f"{', '.join(recipe.names())}, or a TOML file (small); docs/training.md has the keys",
     )
@@ -84,20 +86,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Make or find the run, start it, follow it. Raises HoustonError."""
+    if arguments.resume:
+        _check_resumed(arguments)
     if (done := _waiting(arguments, loaded)) is not None:
         if arguments.name:
-            asking.renamed(loaded, done, arguments.name)
+            done.ask(asking.renamed(loaded, done.asked, arguments.name))
         _take_in(loaded, done)
         return _say(arguments, loaded, done, "finished")
-    folder = _folder(arguments, loaded)
-    _keep_gpus(arguments, folder)
     there = holder(loaded.home) is not None
-    gpus = _gpus(arguments, loaded, folder.asked)
     alone = bool(arguments.alone) or not there
     beside = alone and there
-    folder.ask(msgspec.structs.replace(folder.asked, beside=beside))
+    folder, asked = _asked(arguments, loaded)
+    gpus = _gpus(arguments, loaded, asked)
     if alone:
-        _check_engines(folder.asked, loaded, gpus)
+        _check_engines(asked, loaded, gpus)
+    folder.ask(msgspec.structs.replace(asked, beside=beside))
     if there:
         _bury(loaded, folder.path.name)
     progress.Writer(folder.path).set("queued")  # what an earlier try said is over
@@ -153,7 +156,36 @@ def _bury(loaded: Loaded, run: str) -> None:
         tell(loaded, run, "failed", "its process was killed")
 
 
-def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
+def _rows_unsaid() -> dict[str, Any]:
+    """The flags of how rows are made, with what holds where nobody says."""
+    plain = argparse.ArgumentParser(add_help=False)
+    row_arguments(plain)
+    return vars(plain.parse_args([]))
+
+
+def _check_resumed(arguments: argparse.Namespace) -> None:
+    """Raise HoustonError for what a run that goes on cannot have otherwise: it has its rows."""
+    names = ["data", "held_out", *_rows_unsaid(), "recipe"]
+    given = ["rollouts"] if selecting.selection(arguments).given else []
+    given += [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if getattr(arguments, name) not in (None, [])
+    ]
+    if given:
+        raise HoustonError(
+            f"A run that goes on has its data and recipe: --resume takes no {', '.join(given)}.",
+            recipe.NOT_TRAINED,
+            "Leave that out, or train a new run without --resume",
+            ExitCode.USAGE,
+        )
+
+
+def _asked(arguments: argparse.Namespace, loaded: Loaded) -> tuple[RunFolder, Asked]:
+    """The folder of a new run, or of one that goes on, and what is asked of it now.
+
+    What a run that goes on was asked before still stands in its folder.
+    """
     settings = list(arguments.settings)
     settings += [f"base={_base(arguments.base)}"] if arguments.base else []
     settings += ["full=true"] if arguments.full else []
@@ -164,15 +196,21 @@ def _folder(arguments: argparse.Namespace, loaded: Loaded) -> RunFolder:
             _rollouts(arguments, loaded),
             arguments.data,
             arguments.held_out,
-            row_options(arguments),
-            arguments.recipe,
+            _row_options(arguments),
+            arguments.recipe or "small",
             settings,
             arguments.name,
         )
-        return asking.new(loaded, wanted)
-    if selecting.selection(arguments).given or arguments.data:
-        raise HoustonError("A run that goes on has its data.", code=ExitCode.USAGE)
-    return asking.again(loaded, arguments.resume, settings, arguments.name)
+        made = asking.new(loaded, wanted)
+        return made, _with_gpus(arguments, made.asked)
+    asked = asking.again(loaded, arguments.resume, settings, arguments.name)
+    return run_folder.of(loaded.home, arguments.resume), _with_gpus(arguments, asked)
+
+
+def _row_options(arguments: argparse.Namespace) -> RowOptions:
+    said = {name: getattr(arguments, name) for name in _rows_unsaid()}
+    said = {name: value for name, value in said.items() if value is not None}
+    return row_options(argparse.Namespace(**{**_rows_unsaid(), **said}))
 
 
 def _base(named: str) -> str:
@@ -188,11 +226,11 @@ def _rollouts(arguments: argparse.Namespace, loaded: Loaded) -> list[str]:
         return reader.run(chosen(selection, recipe.NOT_TRAINED))
 
 
-def _keep_gpus(arguments: argparse.Namespace, folder: RunFolder) -> None:
-    """Note what was asked for: a run that goes on does so with the GPUs that it had."""
+def _with_gpus(arguments: argparse.Namespace, asked: Asked) -> Asked:
+    """With those that are asked for: a run that goes on does so with the GPUs that it had."""
     said = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
     changed = {key: value for key, value in said.items() if value is not None}
-    folder.ask(msgspec.structs.replace(folder.asked, **changed))
+    return msgspec.structs.replace(asked, **changed)
 
 
 def _gpus(arguments: argparse.Namespace, loaded: Loaded, asked: Asked) -> int:

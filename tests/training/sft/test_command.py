@@ -220,7 +220,7 @@ def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base:
     outside.rename(made.path)
     with pytest.raises(HoustonError, match="learning_rate cannot change"):
         asking.again(loaded, run, ["learning_rate=1"])
-    changed = asking.again(loaded, run, ["pack_tokens=77"]).asked
+    changed = asking.again(loaded, run, ["pack_tokens=77"])
     assert changed.recipe.pack_tokens == 77
     assert changed.recipe.base == str(base)
     with pytest.raises(HoustonError, match="There is no training run"):
@@ -257,9 +257,9 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
 
     def taken(*words: str) -> tuple[RunFolder, int]:
         said = parser.parse_args(list(words))
-        made = train_sft._folder(said, loaded)
-        train_sft._keep_gpus(said, made)
-        return made, train_sft._gpus(said, loaded, made.asked)
+        made, asked = train_sft._asked(said, loaded)
+        made.ask(asked)
+        return made, train_sft._gpus(said, loaded, asked)
 
     made, _ = taken("--data", str(data), "--base", str(base), *first)
     made, gpus = taken("--resume", made.path.name, *again)

@@ -125,7 +125,7 @@ def test_what_could_not_be_registered_is_refused_before_the_first_step(station: 
     done = station.run(*again[:4], "--name", "other", "--json", timeout=280)
     assert json.loads(done.stdout)["policy"] == "other@2", done.stderr
     with pytest.raises(HoustonError, match=r"has become other@2"):
-        asking.renamed(loaded, early, "another")
+        asking.renamed(loaded, early.asked, "another")
 
 
 CHANGED: dict[str, tuple[str, str]] = {

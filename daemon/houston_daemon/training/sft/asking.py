@@ -22,6 +22,7 @@ from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.lock import holder
 from houston_shared.policy_names import (
     FAMILY,
     check_family,
@@ -30,7 +31,7 @@ from houston_shared.policy_names import (
     parse,
     training_folder,
 )
-from houston_shared.store.queries import policies
+from houston_shared.store.queries import policies, training_runs
 from houston_shared.store.reader import Reader
 
 FORMAT = "trl"
@@ -136,24 +137,22 @@ def _may_become(loaded: Loaded, family: str, base: str, base_hash: str, parent: 
     families.check(known, family, base, base_hash, parent, NOT_TRAINED)
 
 
-def renamed(loaded: Loaded, made: RunFolder, family: str) -> None:
-    """Name the family of what comes out otherwise. Raises HoustonError where it came out."""
+def renamed(loaded: Loaded, asked: Asked, family: str) -> Asked:
+    """With another family of what comes out. Raises HoustonError where it came out."""
     check_family(family)
-    asked = made.asked
     if loaded.home.database.exists():
         with Reader(loaded.home) as reader:
             came = reader.run(policies.of_run(asked.run))
         if came is not None:
             raise HoustonError(f"{asked.run} has become {came.name}, whose name stays.")
-    if asked.base_hash:
-        _may_become(loaded, family, asked.recipe.base, asked.base_hash, asked.parent)
-    made.ask(msgspec.structs.replace(asked, name=family))
+    return msgspec.structs.replace(asked, name=family)
 
 
-def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> RunFolder:
-    """The folder of a run to go on with. Raises HoustonError where it is none, or has finished.
+def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> Asked:
+    """What is asked of a run that goes on; nothing is written yet.
 
-    name: family of what comes out, where it is to be another.
+    name: family of what comes out, where it is to be another. Raises HoustonError where there is
+    no such run, it has finished, or the daemon or somebody else has it.
     """
     if not is_run(run):  # it names a folder of the home, and nothing else
         raise HoustonError(
@@ -164,6 +163,7 @@ def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> 
     now = progress.read(made.path)
     if now is not None and now.state == "finished":
         raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
+    _check_daemon(loaded, run)
     turn.check(made.path)
     others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE
     if others:
@@ -173,16 +173,31 @@ def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> 
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE))}",
             ExitCode.USAGE,
         )
-    if name:
-        renamed(loaded, made, name)
-        asked = made.asked
+    asked = renamed(loaded, asked, name) if name else asked
+    if asked.base_hash:
+        _may_become(loaded, asked.name, asked.recipe.base, asked.base_hash, asked.parent)
     changed = recipe.changed(asked.recipe, list(settings))
     if changed.accelerate:
         changed = msgspec.structs.replace(
             changed, accelerate=launch.configuration(changed.accelerate)
         )
-    made.ask(msgspec.structs.replace(asked, recipe=changed))
-    return made
+    return msgspec.structs.replace(asked, recipe=changed)
+
+
+def _check_daemon(loaded: Loaded, run: str) -> None:
+    """Raise HoustonError for a run that is the daemon's: it goes on by itself, as it was asked."""
+    if holder(loaded.home) is None:
+        return
+    with Reader(loaded.home) as reader:
+        known = reader.run(training_runs.one(run))
+    if known is None or known.alone or known.state in ("failed", "cancelled"):
+        return
+    raise HoustonError(
+        f"The daemon has {run} already ({known.state}).",
+        "Nothing was changed.",
+        f"houston train show {run}, or train cancel {run} first",
+        ExitCode.BUSY,
+    )
 
 
 def _data(loaded: Loaded, wanted: Wanted, base: str, to: RunFolder) -> tuple[str, ...]:

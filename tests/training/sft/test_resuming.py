@@ -1,0 +1,154 @@
+"""`houston train sft --resume`: what is refused is said before anything of the run changes.
+
+Daemons are a recorder and the home's lock: nothing that is refused here is sent to them.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.commands import train_sft
+from houston_daemon.training.rows.row import RowOptions
+from houston_daemon.training.sft import asking, progress
+from houston_daemon.training.sft.recipe import Recipe
+from houston_daemon.training.sft.run_folder import Asked, RunFolder
+from houston_shared import training_progress, wire
+from houston_shared.config import Loaded, load
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.lock import HomeLock, Owner
+from houston_shared.store.bodies_training import PolicyRegistered, RunState
+from tests.support.recorder_client import Station
+
+RUN = "sft-1"
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Loaded:
+    return load(str(tmp_path / "home"), None)
+
+
+@pytest.fixture
+def folder(loaded: Loaded) -> RunFolder:
+    """Of a run that was cut short."""
+    made = RunFolder(training_progress.folder(loaded.home, RUN))
+    made.ask(Asked(run=RUN, recipe=Recipe(base="/no/model")))
+    progress.Writer(made.path).set("running", "step 7")
+    return made
+
+
+@pytest.fixture
+def daemon(loaded: Loaded, folder: RunFolder) -> Iterator[Station]:
+    made = Station(loaded.home.path).start()
+    lock = HomeLock(loaded.home)
+    lock.take(Owner(pid=1, since="now"))
+    try:
+        yield made
+    finally:
+        lock.release()
+        made.stop()
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    train_sft.arguments(parser)
+    return parser.parse_args(list(words))
+
+
+def resumed(loaded: Loaded, *words: str) -> HoustonError:
+    """What `--resume` says with these words, which leaves everything of the run as it was."""
+    folder = training_progress.folder(loaded.home, RUN)
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    with pytest.raises(HoustonError) as refused:
+        train_sft.run(parsed("--resume", RUN, *words), loaded)
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+    return refused.value
+
+
+KEPT: dict[str, tuple[str, ...]] = {
+    "rollouts": ("r1",),
+    "--data": ("--data", "/somewhere"),
+    "--held-out": ("--held-out", "0.2"),
+    "--recipe": ("--recipe", "small"),
+    "--overlap": ("--overlap", "once"),
+    "--no-masking": ("--no-masking",),
+    "--no-summaries": ("--no-summaries",),
+    "--unjudged": ("--unjudged", "keep"),
+    "--thoughts": ("--thoughts", "strip"),
+    "--dialect": ("--dialect", "chatml-json"),
+    "--tokenizer": ("--tokenizer", "/somewhere"),
+    "--window": ("--window", "8192"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_run_that_goes_on_cannot_have_is_refused_by_name(
+    loaded: Loaded, folder: RunFolder, name: str
+) -> None:
+    """Also where it says what holds anyway: the run may have been made with something else."""
+    said = resumed(loaded, *KEPT[name], "--set", "pack_tokens=77")
+    assert f"--resume takes no {name}." in said.cause
+    assert said.code == ExitCode.USAGE
+
+
+def test_they_are_named_together(loaded: Loaded, folder: RunFolder) -> None:
+    said = resumed(loaded, "--recipe", "apollo", "--no-masking", "--held-out", "a")
+    assert "takes no --held-out, --no-masking, --recipe." in said.cause
+
+
+ROWS: dict[str, tuple[tuple[str, ...], RowOptions]] = {
+    "nothing was said": ((), RowOptions()),
+    "some were": (
+        ("--overlap", "paper", "--no-masking", "--window", "9"),
+        RowOptions(overlap="paper", masking=False, window=9),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_a_new_run_has_the_rows_that_an_export_would_have(case: str) -> None:
+    words, expected = ROWS[case]
+    assert train_sft._row_options(parsed(*words)) == expected
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_a_run_that_the_daemon_has_is_left_as_it_is(
+    loaded: Loaded, daemon: Station, state: RunState
+) -> None:
+    daemon.person().ask(wire.StartTraining(request="r", run=RUN))
+    daemon.recorder.training_moved(RUN, state, "", start=state == "running")
+    for more in ((), ("--alone",)):
+        said = resumed(loaded, "--set", "pack_tokens=77", "--gpus", "0", *more)
+        assert said.cause == f"The daemon has {RUN} already ({state})."
+        assert f"train cancel {RUN}" in said.next
+
+
+MINE: dict[str, tuple[bool, RunState]] = {
+    "it failed": (False, "failed"),
+    "it was cancelled": (False, "cancelled"),
+    "it was killed beside the daemon": (True, "running"),
+}
+
+
+@pytest.mark.parametrize("case", MINE)
+def test_a_run_that_nobody_has_goes_on(loaded: Loaded, daemon: Station, case: str) -> None:
+    alone, state = MINE[case]
+    daemon.person().ask(wire.StartTraining(request="r", run=RUN, alone=alone))
+    daemon.recorder.training_moved(RUN, state)
+    assert asking.again(loaded, RUN, ["pack_tokens=77"]).recipe.pack_tokens == 77
+
+
+def test_what_could_not_be_registered_changes_nothing(loaded: Loaded, daemon: Station) -> None:
+    """Its family has had another base since."""
+    folder = RunFolder(training_progress.folder(loaded.home, RUN))
+    folder.ask(Asked(run=RUN, recipe=Recipe(base="/no/model"), base_hash="mine"))
+    place = loaded.home.path / "policies" / "policy@2"
+    place.mkdir(parents=True)
+    (place / "lineage.json").touch()
+    policy = PolicyRegistered(
+        by="", name="policy@2", kind="lora", base="/other", base_hash="other", hash="h",
+        folder="policy@2",
+    )  # fmt: skip
+    daemon.person().ask(wire.RegisterPolicy(request="p", policy=policy))
+    assert "another base model" in resumed(loaded, "--set", "pack_tokens=77").cause
