@@ -135,7 +135,9 @@ class Spool:
         """Keep a line; in memory stays only where it lies."""
         at = self._file.tell()
         self._file.write(built.raw)
-        self._kept.append((at, len(built.raw), built._replace(line={}, raw=b"")))
+        self._kept.append(
+            (at, len(built.raw), built._replace(line={}, raw=b"", answers=frozenset()))
+        )
 
     def known(self) -> list[tuple[str, Any]]:
         """Key and kind of every line, in order."""
