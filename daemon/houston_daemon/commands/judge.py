@@ -100,7 +100,7 @@ def _judge(
     if not wanted.judge:
         asyncio.run(session.run(named))
         _told(session)
-        return int(ExitCode.DONE)
+        return int(ExitCode.FAILED if session.failed else ExitCode.DONE)
 
     async def asked(place: serving.Place) -> None:
         made = desk.at(place, arguments.policy, settings.window, not wanted.dry)
@@ -112,7 +112,7 @@ def _judge(
     _told(session)
     if not (arguments.json or wanted.dry):
         out.note(session.cost.words(settings))
-    return int(ExitCode.FAILED if failed else ExitCode.DONE)
+    return int(ExitCode.FAILED if failed or session.failed else ExitCode.DONE)
 
 
 def _told(session: Session) -> None:

@@ -17,7 +17,7 @@ from houston_daemon.supervision.judge.calibration import (
 from houston_daemon.supervision.judge.calibration import calibrate as compared
 from houston_daemon.supervision.judge.checking import Tried
 from houston_daemon.supervision.judge.cost import Cost
-from houston_daemon.supervision.judge.results import passed_over
+from houston_daemon.supervision.judge.results import not_judged, passed_over
 from houston_daemon.supervision.judge.template import Template
 from houston_shared import out
 from houston_shared.config import Loaded
@@ -35,15 +35,18 @@ def calibrate(loaded: Loaded, rollouts: Sequence[str], json: bool) -> int:
         found = compared(reader, named)
     if said := passed_over(found.passed):
         out.note(said)
+    for rollout, problem in found.failed.items():
+        out.note(not_judged(rollout, problem))
+    code = int(ExitCode.FAILED if found.failed else ExitCode.DONE)
     if json:
         for name, one in found.by.items():
             out.json_line({"source": name, "rollouts": found.rollouts, **one.as_json()})
-        return int(ExitCode.DONE)
-    if not found.steps and not found.passed:
+        return code
+    if not (found.steps or found.passed or found.failed):
         out.note("No person has judged a step there.\n  next: houston verdict R STEP keep|mask")
     for line in _table(found) if found.steps else ():
         out.line(line)
-    return int(ExitCode.DONE)
+    return code
 
 
 def check(

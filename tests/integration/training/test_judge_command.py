@@ -33,6 +33,13 @@ STEPS = [
 NUMBERS = range(1, 6)
 """The script's four and its `finish`."""
 
+STUMBLING = """
+def stumbles(trace, settings):
+    if trace.task.name == "stumbling":
+        raise IndexError("list index out of range")
+    return []
+"""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ChatServer]:
@@ -53,9 +60,20 @@ def station(server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
         f'[engines.bare]\nkind = "token"\nurl = "{server.url}"\nmodel = "m"\nwindow = 9000\n'
         '[judge]\nengine = "jury"\nprice_prompt = 2.0\nprice_sampled = 8.0\ncurrency = "EUR"\n'
     )
+    made.environment["PYTHONPATH"] = str(package(made.folder / "packages"))
     made.start()
     yield made
     made.clear()
+
+
+def package(folder: Path) -> Path:
+    """A folder as an installer leaves it, with a rule that fails on rollouts of one task."""
+    info = folder / "stumbling-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "stumbling.py").write_text(STUMBLING)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stumbling\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[houston.rules]\nstumbles = stumbling:stumbles\n")
+    return folder
 
 
 def played(station: Station) -> str:
@@ -289,6 +307,33 @@ def test_rollouts_are_chosen_by_task_and_group_as_in_an_export(
     assert "one of --task, --group and --all" in done.stderr
     done = station.run("judge", "--task", "nothing", "--rules-only", code=1)
     assert "No rollout of the task 'nothing' has a step. Nothing was judged." in done.stderr
+
+
+def test_a_rollout_on_which_a_rule_fails_is_named_and_the_others_are_judged(
+    station: Station, server: ChatServer, rollout: str
+) -> None:
+    ruled = 'minimum_steps = 1\n[rules]\npackages = ["stumbles"]'
+    script = station.script(STEPS[1:2], "ruled")
+    (bad,) = station.rollout(station.task("stumbling", budget=ruled), script)
+    (good,) = station.rollout(station.task("walking", budget=ruled), script)
+    for one in (bad, good):
+        station.ended(one)
+    said = (
+        f"{bad} was not judged: the code of the rule 'stumbles' failed: "
+        "IndexError: list index out of range. "
+    )
+    for words in (("--rules-only",), ("--rules-only", "--dry-run"), ("--dry-run",)):
+        done = station.run("judge", "--all", *words, "--json", code=1)
+        assert done.stderr.count(said) == 1
+        judged = {json.loads(line)["rollout"] for line in done.stdout.splitlines()}
+        assert judged >= {rollout, good} and bad not in judged
+    assert said in station.run("judge", bad, "--rules-only", code=1).stderr
+    assert standing(station, bad) == {} and standing(station, good) == {1: ("mask", "rule")}
+
+    station.run("verdict", bad, "1", "mask")
+    station.run("verdict", good, "1", "mask")
+    done = station.run("judge", "--calibrate", bad, good, code=1)
+    assert said in done.stderr and "1 steps of 1 rollouts" in done.stdout
 
 
 def test_a_second_judge_over_the_same_rollout_leaves_it_to_the_first(

@@ -7,13 +7,14 @@ counted once, with its parent.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from houston_daemon.supervision import ruling
 from houston_daemon.supervision.judge.agreement import Agreement, compare
 from houston_daemon.supervision.judge.judging import would_keep
 from houston_daemon.supervision.rules import catalog
-from houston_daemon.supervision.rules.catalog import RuleVerdict
+from houston_daemon.supervision.rules.catalog import RuleFailed, RuleVerdict
 from houston_daemon.supervision.trace import TextsGone, read
 from houston_shared import verdict_order
 from houston_shared.store.plan import Ask, Plan
@@ -37,6 +38,8 @@ class Calibration(NamedTuple):
     several), and what would count without people."""
     passed: Sequence[str] = ()
     """Rollouts with steps that people judged, whose texts are gone: they are left out."""
+    failed: Mapping[str, RuleFailed] = MappingProxyType({})
+    """The same of rollouts on which a rule failed, and how."""
 
 
 Pairs = dict[str, list[tuple[bool, bool]]]
@@ -51,11 +54,12 @@ def judged_by_people() -> Plan[list[str]]:
 
 
 def calibrate(reader: Reader, rollouts: Sequence[str]) -> Calibration:
-    """Compare over these rollouts (whole ids), but those whose texts are gone. Raises
-    HoustonError."""
+    """Compare over these rollouts (whole ids), but those whose texts are gone, or on
+    which a rule fails. Raises HoustonError."""
     pairs: Pairs = defaultdict(list)
     people: list[bool] = []
     passed: list[str] = []
+    failed: dict[str, RuleFailed] = {}
     used = 0
     for rollout in rollouts:
         before = len(people)
@@ -63,12 +67,14 @@ def calibrate(reader: Reader, rollouts: Sequence[str]) -> Calibration:
             people += _compared(reader, rollout, pairs)
         except TextsGone:
             passed.append(rollout)
+        except RuleFailed as problem:
+            failed[rollout] = problem
         used += len(people) > before
     judges = [name for name in pairs if name.startswith(f"{JUDGE}:")]
     if len(judges) == 1:
         del pairs[judges[0]]  # the same as `judge`
     by = {name: compare(found) for name, found in pairs.items()}
-    return Calibration(used, len(people), sum(people), by, passed)
+    return Calibration(used, len(people), sum(people), by, passed, failed)
 
 
 def _compared(reader: Reader, rollout: str, pairs: Pairs) -> Iterator[bool]:

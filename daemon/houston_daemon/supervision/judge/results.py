@@ -9,6 +9,7 @@ from houston_daemon.supervision.judge.cost import Cost
 from houston_daemon.supervision.judge.judging import Verdicts
 from houston_daemon.supervision.storing import Said
 from houston_shared.config_judge import Judge
+from houston_shared.errors import HoustonError
 from houston_shared.plural import many
 
 
@@ -93,6 +94,12 @@ def passed_over(rollouts: Sequence[str]) -> str:
         return ""
     gone = f"{many(len(rollouts), 'rollout')} left out, archived or erased"
     return f"{gone}: {', '.join(sorted(rollouts))}."
+
+
+def not_judged(rollout: str, problem: HoustonError) -> str:
+    """Which rollout a rule failed on, and how, in a sentence."""
+    cause = f"{problem.cause[:1].lower()}{problem.cause[1:]}"
+    return f"{rollout} was not judged: {cause}{f' {problem.next}' if problem.next else ''}"
 
 
 def _judged(verdicts: Verdicts, changed: int | None, taken: Mapping[int, str]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 Rules come first and are stored at once. A rollout is held in memory only while it is judged; as
 many as windows may be asked about at once are under way together. One whose texts are gone is
-passed over: blank steps say nothing, and what was said of it stays.
+passed over: blank steps say nothing, and what was said of it stays. One on which a rule fails is
+named, and the others are judged.
 """
 
 import asyncio
@@ -17,10 +18,11 @@ from houston_daemon.supervision.judge.asking import Asking, Desk
 from houston_daemon.supervision.judge.cache import Cache
 from houston_daemon.supervision.judge.cost import Cost
 from houston_daemon.supervision.judge.judging import Verdicts
-from houston_daemon.supervision.judge.results import Outcome
+from houston_daemon.supervision.judge.results import Outcome, not_judged
 from houston_daemon.supervision.judge.template import Template
 from houston_daemon.supervision.rules import catalog
 from houston_daemon.supervision.rules import verdicts as rules
+from houston_daemon.supervision.rules.catalog import RuleFailed
 from houston_daemon.supervision.storing import MAYBE, Said, store
 from houston_daemon.supervision.trace import TextsGone, Trace, read
 from houston_shared.config import Loaded
@@ -56,9 +58,12 @@ class Session:
     cost: Cost = field(default_factory=Cost)
     passed: list[str] = field(default_factory=list)
     """Rollouts that were archived or erased, and therefore not judged."""
+    failed: list[str] = field(default_factory=list)
+    """Rollouts on which a rule failed, and which are therefore not judged."""
 
     async def run(self, rollouts: Sequence[str]) -> None:
-        """Judge rollouts (whole ids). Raises HoustonError; what was stored until then stays."""
+        """Judge rollouts (whole ids), but those of `passed` and `failed`. Raises HoustonError; what
+        was stored until then stays."""
         at_once = asyncio.Semaphore(self.settings.concurrency)
         open_rollouts = asyncio.Semaphore(self.settings.concurrency)
 
@@ -69,6 +74,10 @@ class Session:
                         outcome = await self._rollout(rollout, at_once)
                     except TextsGone:
                         self.passed.append(rollout)
+                        return
+                    except RuleFailed as problem:
+                        self.failed.append(rollout)
+                        self.note(not_judged(rollout, problem))
                         return
                     self.done(outcome)
 

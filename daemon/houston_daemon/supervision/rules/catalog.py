@@ -19,8 +19,11 @@ from houston_daemon.supervision.rules.finding import Finding, Rule
 from houston_daemon.supervision.trace import Trace
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.secret_values import redact
 from houston_shared.task_rules import Rules
 
+WORDS = 300
+"""Characters of a failure's own words."""
 RULES: Mapping[str, Rule] = {
     "error_observation": Rule(3, wrong.error_observation),
     "null_action": Rule(1, wrong.null_action),
@@ -36,6 +39,22 @@ RULES: Mapping[str, Rule] = {
     "lowered_score": Rule(4, best.lowered_score),
     "after_best": Rule(3, best.after_best),
 }
+
+
+class RuleFailed(HoustonError):
+    """A rule's code failed on one rollout: nothing is said of that rollout, for a mask that is
+    silently missing is worse."""
+
+    def __init__(self, name: str, problem: Exception) -> None:
+        said = " ".join(redact(str(problem)).split())[:WORDS]
+        super().__init__(
+            f"The code of the rule {name!r} failed: {type(problem).__name__}"
+            f"{f': {said}' if said else ''}.",
+            "No verdict was stored.",
+            ""
+            if name in RULES
+            else f"Mend the package that brings it, or take {name!r} out of `rules.packages`.",
+        )
 
 
 class RuleVerdict(NamedTuple):
@@ -76,33 +95,34 @@ def found(trace: Trace) -> dict[int, list[RuleVerdict]]:
     """By step, the rules that mask it, in the catalog's order; each once, with its first reason.
 
     Only closed steps of the rollout itself: what a branch shares is its parent's to judge. Raises
-    ConfigurationError as `chosen`, and HoustonError for a package's rule that fails.
+    ConfigurationError as `chosen`, and RuleFailed.
     """
     settings = trace.task.rules
     own = {one.step for one in trace.steps if not one.inherited}
     by: dict[int, list[RuleVerdict]] = {}
     for name, rule in chosen(settings).items():
         said: dict[int, str] = {}
-        for step, reason in rule.masks(trace, settings):
+        for step, reason in _masks(name, rule, trace):
             said.setdefault(step, reason)
         for step in sorted(said.keys() & own):
             by.setdefault(step, []).append(RuleVerdict(step, name, rule.version, said[step]))
     return dict(sorted(by.items()))
 
 
+def _masks(name: str, rule: Rule, trace: Trace) -> list[Finding]:
+    """All that a rule finds. It reads what agents wrote: any of its code may fail on that."""
+    try:
+        return list(rule.masks(trace, trace.task.rules))
+    except Exception as problem:
+        raise RuleFailed(name, problem) from problem
+
+
 def _package(name: str, masks: Any) -> Rule:
-    """A package's rule. Its mistakes end the run: a mask that is silently missing is worse."""
+    """A package's rule."""
     if not callable(masks):
         raise ConfigurationError(f"The rule {name!r} is no function but {masks!r}.")
 
-    def guarded(trace: Trace, settings: Rules) -> Iterable[Finding]:
-        try:
-            return [Finding(int(step), str(reason)) for step, reason in masks(trace, settings)]
-        except Exception as problem:
-            raise HoustonError(
-                f"The code of the rule {name!r} failed: {type(problem).__name__}: {problem}.",
-                "No verdict was stored.",
-                f"Mend the package that brings it, or take {name!r} out of `rules.packages`.",
-            ) from problem
+    def checked(trace: Trace, settings: Rules) -> Iterable[Finding]:
+        return [Finding(int(step), str(reason)) for step, reason in masks(trace, settings)]
 
-    return Rule(int(getattr(masks, "version", 1)), guarded)
+    return Rule(int(getattr(masks, "version", 1)), checked)

@@ -7,7 +7,7 @@ import pytest
 
 from houston_daemon.supervision import storing
 from houston_daemon.supervision.rules import catalog, verdicts
-from houston_daemon.supervision.rules.finding import Rule
+from houston_daemon.supervision.rules.finding import Finding, Rule
 from houston_daemon.supervision.trace import Trace
 from houston_shared import plugins, rule_reasons
 from houston_shared.errors import ConfigurationError, HoustonError
@@ -187,6 +187,21 @@ def test_a_package_brings_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         catalog.found(traced([run("ls")], choice.format("broken", "broken")))
     with pytest.raises(ConfigurationError, match="is no function"):
         catalog.chosen(Rules(packages=("text",)))
+
+
+def fails(trace: Any, settings: Rules) -> Any:
+    yield Finding(1, "before")
+    raise IndexError(f"no such\n  word {'!' * 900}")
+
+
+def test_a_rule_of_houston_that_fails_says_which_and_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "RULES", {**catalog.RULES, "broken_file": Rule(1, fails)})
+    with pytest.raises(catalog.RuleFailed) as told:
+        catalog.found(traced([run("ls")]))
+    said = "The code of the rule 'broken_file' failed: IndexError: no such word !!!"
+    assert told.value.cause.startswith(said) and len(told.value.cause) < 400
+    off = '[rules]\noff = ["broken_file"]\n'
+    assert catalog.found(traced([run("ls")], off)) == {}
 
 
 def stands(*said: tuple[int, Any, str], source: str = "rule", attempt: int = 1) -> Any:
