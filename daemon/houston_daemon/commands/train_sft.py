@@ -14,10 +14,18 @@ import msgspec
 from houston_daemon.commands import selecting
 from houston_daemon.commands.export import row_arguments, row_options
 from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import asking, following, launch, progress, recipe, run_folder
+from houston_daemon.training.sft import (
+    alone_gpus,
+    asking,
+    following,
+    launch,
+    progress,
+    recipe,
+    run_folder,
+)
 from houston_daemon.training.sft.finishing import manifest_hash, registered, tell
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
-from houston_shared import gpu_file, out, secret_values
+from houston_shared import out, secret_values
 from houston_shared.config import Loaded
 from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
@@ -27,6 +35,9 @@ from houston_shared.policy_names import is_policy, is_run
 from houston_shared.store.queries import training_runs
 from houston_shared.store.queries.selection import chosen
 from houston_shared.store.reader import Reader
+
+SMALL = "small"
+"""The recipe where none is named."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,17 +107,18 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     there = holder(loaded.home) is not None
     alone = bool(arguments.alone) or not there
     beside = alone and there
-    folder, asked = _asked(arguments, loaded)
-    gpus = _gpus(arguments, loaded, asked)
-    if alone:
-        _check_engines(asked, loaded, gpus)
+    planned = _planned(arguments, loaded)
+    gpus = _gpus(arguments, loaded, planned)
+    sees = alone_gpus.seen(loaded, planned.run, gpus, planned.share_gpus) if alone else {}
+    asked = planned if arguments.resume else _new(arguments, loaded)
+    folder = run_folder.of(loaded.home, asked.run)
     folder.ask(msgspec.structs.replace(asked, beside=beside))
     if there:
         _bury(loaded, folder.path.name)
     progress.Writer(folder.path).set("queued")  # what an earlier try said is over
     if there:
         _tell(loaded, folder, gpus, alone)
-    child = launch.start(folder.path, gpus) if alone else None
+    child = launch.start(folder.path, gpus, sees) if alone else None
     if beside:
         tell(loaded, folder.path.name, "running")
     out.note(f"{folder.path.name}: {folder.path}")
@@ -181,30 +193,38 @@ def _check_resumed(arguments: argparse.Namespace) -> None:
         )
 
 
-def _asked(arguments: argparse.Namespace, loaded: Loaded) -> tuple[RunFolder, Asked]:
-    """The folder of a new run, or of one that goes on, and what is asked of it now.
+def _planned(arguments: argparse.Namespace, loaded: Loaded) -> Asked:
+    """What is asked of a run that goes on, or of a new one as far as its words say; nothing is
+    written yet."""
+    settings = _settings(arguments)
+    if arguments.resume:
+        asked = asking.again(loaded, arguments.resume, settings, arguments.name)
+    else:
+        asked = Asked(run="", recipe=recipe.load(arguments.recipe or SMALL, settings))
+    return _with_gpus(arguments, asked)
 
-    What a run that goes on was asked before still stands in its folder.
-    """
+
+def _new(arguments: argparse.Namespace, loaded: Loaded) -> Asked:
+    """Make the folder of a new run: what is asked of it, with all that was found for it."""
+    secret_values.install(loaded.config)
+    wanted = asking.Wanted(
+        _rollouts(arguments, loaded),
+        arguments.data,
+        arguments.held_out,
+        _row_options(arguments),
+        arguments.recipe or SMALL,
+        _settings(arguments),
+        arguments.name,
+    )
+    return _with_gpus(arguments, asking.new(loaded, wanted).asked)
+
+
+def _settings(arguments: argparse.Namespace) -> list[str]:
     settings = list(arguments.settings)
     settings += [f"base={_base(arguments.base)}"] if arguments.base else []
     settings += ["full=true"] if arguments.full else []
     settings += [f"accelerate={arguments.accelerate}"] if arguments.accelerate else []
-    if not arguments.resume:
-        secret_values.install(loaded.config)
-        wanted = asking.Wanted(
-            _rollouts(arguments, loaded),
-            arguments.data,
-            arguments.held_out,
-            _row_options(arguments),
-            arguments.recipe or "small",
-            settings,
-            arguments.name,
-        )
-        made = asking.new(loaded, wanted)
-        return made, _with_gpus(arguments, made.asked)
-    asked = asking.again(loaded, arguments.resume, settings, arguments.name)
-    return run_folder.of(loaded.home, arguments.resume), _with_gpus(arguments, asked)
+    return settings
 
 
 def _row_options(arguments: argparse.Namespace) -> RowOptions:
@@ -241,19 +261,6 @@ def _gpus(arguments: argparse.Namespace, loaded: Loaded, asked: Asked) -> int:
     if arguments.gpus is None and asked.recipe.device == "cpu":
         return 0
     return min(1, loaded.gpus(LOCAL)) if asked.gpus is None else asked.gpus
-
-
-def _check_engines(asked: Asked, loaded: Loaded, gpus: int) -> None:
-    """Beside an engine on one GPU training takes memory that the engine counts on."""
-    leases = gpu_file.read(loaded.home).leases
-    engines = sorted({one.holder for one in leases if one.holder.startswith("engine:")})
-    if gpus and engines and not asked.share_gpus:
-        raise HoustonError(
-            f"GPUs of this machine are used by {', '.join(engines).replace(':', ' ')}.",
-            recipe.NOT_TRAINED,
-            "Train as a child of the daemon, which gives out what is free, or with --share-gpus",
-            ExitCode.BUSY,
-        )
 
 
 def _tell(loaded: Loaded, folder: RunFolder, gpus: int, alone: bool) -> None:

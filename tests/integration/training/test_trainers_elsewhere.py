@@ -185,7 +185,7 @@ def test_a_trainer_says_who_started_it(
     take_ends(trainers, inbox)
     said = progress.read(folder)
     assert said is not None and (said.state, said.alone) == ("failed", False)
-    assert launch.start(folder, 0).wait(120) == 1
+    assert launch.start(folder, 0, {}).wait(120) == 1
     said = progress.read(folder)
     assert said is not None and (said.state, said.alone) == ("failed", True)
 

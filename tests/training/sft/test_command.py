@@ -257,9 +257,11 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
 
     def taken(*words: str) -> tuple[RunFolder, int]:
         said = parser.parse_args(list(words))
-        made, asked = train_sft._asked(said, loaded)
+        planned = train_sft._planned(said, loaded)
+        asked = planned if said.resume else train_sft._new(said, loaded)
+        made = RunFolder(training_folder(loaded.home) / asked.run)
         made.ask(asked)
-        return made, train_sft._gpus(said, loaded, asked)
+        return made, train_sft._gpus(said, loaded, planned)
 
     made, _ = taken("--data", str(data), "--base", str(base), *first)
     made, gpus = taken("--resume", made.path.name, *again)

@@ -4,13 +4,14 @@ One process, or `accelerate launch` with as many as its configuration or the GPU
 torch.
 """
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.errors import ConfigurationError
-from houston_shared.gpu_file import visible
 
 FOLDER = Path(__file__).parent / "accelerate"
 PACKAGE = "houston_daemon.training.sft"
@@ -46,8 +47,11 @@ def command(folder: Path, gpus: int) -> list[str]:
     return [*start, *words]
 
 
-def start(folder: Path, gpus: int) -> "subprocess.Popen[bytes]":
-    """Start it in a session of its own; what it prints is in `output.txt`. Raises OSError."""
+def start(folder: Path, gpus: int, sees: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start it in a session of its own; what it prints is in `output.txt`. Raises OSError.
+
+    gpus, sees: how many it has, and the environment in which it sees them (`alone_gpus`).
+    """
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
             command(folder, gpus),
@@ -55,13 +59,6 @@ def start(folder: Path, gpus: int) -> "subprocess.Popen[bytes]":
             stdout=output,
             stderr=output,
             cwd=folder,
-            env=_environment(gpus),
+            env={**os.environ, **sees},
             start_new_session=True,
         )
-
-
-def _environment(gpus: int) -> dict[str, str]:
-    import os
-
-    seen = {} if gpus or "CUDA_VISIBLE_DEVICES" in os.environ else visible(())
-    return {**os.environ, **seen}
