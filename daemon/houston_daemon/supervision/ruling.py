@@ -1,4 +1,6 @@
-"""What rules find in a rollout, as verdicts: whose steps they are, how reasons name the rules."""
+"""What rules find in a rollout, as verdicts: whose steps they are, how reasons name the rules
+and hold no secret.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,6 +10,8 @@ from houston_daemon.supervision.storing import Said
 from houston_daemon.supervision.trace import Trace
 from houston_shared import rule_reasons, verdict_order
 from houston_shared.rule_reasons import RuleReason
+from houston_shared.secret_values import redact
+from houston_shared.wire_people import REASON_LIMIT
 
 Found = Mapping[int, Sequence[RuleVerdict]]
 
@@ -19,10 +23,13 @@ def own_steps(trace: Trace) -> list[int]:
 
 
 def said(trace: Trace, found: Found) -> dict[int, Said]:
-    """A mask for each step that a rule masks, its reason naming every rule and its version."""
+    """A mask for each step that a rule masks, its reason naming every rule and its version.
+
+    The reason is as it would be stored: what is shown of it, sent and compared is the same.
+    """
     mine = set(own_steps(trace))
     return {
-        step: Said("mask", rule_reasons.joined([RuleReason(*one[1:]) for one in verdicts]))
+        step: Said("mask", _reason(verdicts))
         for step, verdicts in found.items()
         if step in mine and verdicts
     }
@@ -31,7 +38,7 @@ def said(trace: Trace, found: Found) -> dict[int, Said]:
 def errors(found: Found) -> dict[int, str]:
     """Steps whose observation is an error, with that rule's word."""
     return {
-        step: rule_reasons.joined([RuleReason(*one[1:])])
+        step: _reason([one])
         for step, verdicts in found.items()
         for one in verdicts
         if one.rule == verdict_order.ERROR
@@ -48,3 +55,12 @@ def counts(trace: Trace, found: Found) -> dict[str, int]:
         for one in verdicts
     )
     return dict(names.most_common())
+
+
+def _reason(verdicts: Sequence[RuleVerdict]) -> str:
+    """What rules say of a step, without secrets: one may be known only since the agent wrote it.
+
+    Each is redacted before it is cut, for little of a secret is none any more.
+    """
+    each = [RuleReason(one.rule, one.version, redact(one.reason)) for one in verdicts]
+    return redact(rule_reasons.joined(each))[:REASON_LIMIT]

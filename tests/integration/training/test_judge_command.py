@@ -438,3 +438,21 @@ def test_the_template_can_be_printed_edited_and_used(
     assert list((station.home / "judge").rglob("*.json"))
     station.run("rollout", "erase", rollout, "--step", "1", "--yes", code=None)
     assert not list((station.home / "judge").rglob("*.json")), "a reason may quote what is erased"
+
+
+def test_a_key_that_was_configured_later_is_neither_shown_nor_sent_again(
+    station: Station, server: ChatServer
+) -> None:
+    key = "qV7rT2mX9bLp4WzN8cHd"
+    call = {"name": "run_command", "arguments": {"command": f"cat {key}"}}
+    script = station.script([{"thought": "show", "calls": [call]}], "late")
+    (made,) = station.rollout(station.task(budget="minimum_steps = 1"), script)
+    station.ended(made)
+    station.environment["LATE_TOKEN"] = key
+    station.run("daemon", "restart")
+    for words in (("--dry-run",), ("--dry-run", "--json"), (), ("--json",)):
+        done = station.run("judge", made, "--rules-only", *words)
+        assert key not in done.stdout and key not in done.stderr
+    (found,) = station.json("judge", made, "--rules-only")
+    assert "[secret:LATE_TOKEN]" in found["rules"]["steps"]["1"]
+    assert found["rules"]["changed"] == 0, "what is stored is what is said"

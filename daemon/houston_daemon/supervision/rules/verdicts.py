@@ -6,12 +6,10 @@ Running rules twice sends nothing the second time. It sends nothing itself, and 
 import uuid
 from collections.abc import Mapping, Sequence
 
-from houston_daemon.supervision.rules.catalog import RuleVerdict
+from houston_daemon.supervision import ruling
 from houston_daemon.supervision.rules.catalog import found as find
 from houston_daemon.supervision.storing import Said, parts, ranges
 from houston_daemon.supervision.trace import Trace
-from houston_shared import rule_reasons
-from houston_shared.rule_reasons import RuleReason
 from houston_shared.store.queries.verdicts import Given
 from houston_shared.wire import JudgedSteps, StoreVerdicts
 
@@ -42,23 +40,16 @@ def messages(
 def changes(trace: Trace, stands: Mapping[int, Sequence[Given]]) -> list[JudgedSteps]:
     """The same as ranges of steps, in order: to be masked, or undecided where no rule masks any
     more."""
-    said = find(trace)
+    said = ruling.said(trace, find(trace))
     differ: dict[int, Said] = {}
     for step in trace.steps:
         if step.inherited:
             continue
-        now = _says(said.get(step.step, []))
+        now = said.get(step.step, Said("undecided"))
         before = _before(stands.get(step.step, ()), step.attempt)
         if now != before:
             differ[step.step] = now
     return list(ranges(differ))
-
-
-def _says(verdicts: Sequence[RuleVerdict]) -> Said:
-    if not verdicts:
-        return Said("undecided")
-    reasons = [RuleReason(one.rule, one.version, one.reason) for one in verdicts]
-    return Said("mask", rule_reasons.joined(reasons))
 
 
 def _before(given: Sequence[Given], attempt: int) -> Said:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision import storing
+from houston_daemon.supervision import ruling, storing
 from houston_daemon.supervision.rules import catalog, verdicts
 from houston_daemon.supervision.rules.finding import Finding, Rule
 from houston_daemon.supervision.trace import Trace
-from houston_shared import plugins, rule_reasons
+from houston_shared import plugins, rule_reasons, secret_values
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.rule_reasons import RuleReason
+from houston_shared.rule_reasons import LONGEST, RuleReason
 from houston_shared.store.queries.verdicts import Given
 from houston_shared.task_rules import Rules
 from houston_shared.wire_people import REASON_LIMIT
@@ -233,6 +233,45 @@ def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:
     assert len(verdicts.changes(trace, stands(*masked, attempt=2))) == 2, "of a replaced attempt"
     again = stands((1, "mask", "error_observation@0: x"), *masked[1:])
     assert [one.first for one in verdicts.changes(trace, again)] == [1], "another version says it"
+
+
+KEY = "qV7rT2mX9bLp4WzN8cHd"
+LEAKS: dict[str, tuple[str, str]] = {
+    "whole": (f"curl -H {KEY} x", "run_command curl -H [secret:LATE_TOKEN] x: exit code 2"),
+    "cut in the call": (
+        f"curl {'x' * 66} {KEY}", f"run_command curl {'x' * 66} [secret:LATE_TOKEN]…: exit code 2"),
+    "no secret": ("curl -H qV7rT2m x", "run_command curl -H qV7rT2m x: exit code 2"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A key is configured after the agent wrote it."""
+    monkeypatch.setenv("LATE_TOKEN", KEY)
+    secret_values.redactor.cache_clear()
+    yield
+    monkeypatch.undo()
+    secret_values.redactor.cache_clear()
+
+
+@pytest.mark.parametrize("case", LEAKS)
+def test_a_reason_is_compared_shown_and_sent_as_it_is_stored(case: str, late: None) -> None:
+    command, expected = LEAKS[case]
+    trace = traced([run(command, code=2)])
+    said = ruling.said(trace, catalog.found(trace))
+    version = catalog.RULES["error_observation"].version
+    assert said == {1: ("mask", f"error_observation@{version}: {expected}")}
+    assert ruling.errors(catalog.found(trace)) == {1: said[1].reason}
+    (one,) = verdicts.changes(trace, {})
+    assert one.reason == said[1].reason == secret_values.redact(one.reason)
+    assert verdicts.changes(trace, stands((1, "mask", one.reason))) == []
+
+
+def test_a_secret_is_taken_out_before_a_reason_is_cut(late: None) -> None:
+    """A few characters of one are found no more."""
+    said = [catalog.RuleVerdict(1, "mine", 1, f"{'x' * (LONGEST - 8)} {KEY}")]
+    (one,) = ruling.said(traced([run("ls")]), {1: said}).values()
+    assert KEY[:4] not in one.reason and one.reason.endswith("…")
 
 
 def test_much_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
