@@ -61,7 +61,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Mean of the last ten steps, or of all where there were fewer; `loss_last` in older files."""
     held_out_before: float | None = None
     held_out_after: float | None = None
-    """Loss on the rows that were held out, where the export has some."""
+    """Loss on rows that were held out, where the export has some."""
+    held_out_rows: int = 0
+    """On how many of them, spread evenly over the file."""
     seconds: float
     """Of training since it was started last."""
     tokens_per_second: float

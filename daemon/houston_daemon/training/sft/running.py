@@ -24,6 +24,7 @@ from houston_daemon.training.sft import (
     plan,
     sharding,
 )
+from houston_daemon.training.sft.held_out import HeldOut
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Result, RunFolder
@@ -31,8 +32,6 @@ from houston_daemon.training.sft.trainer import WeighedTrainer
 from houston_daemon.training.sft.watching import Watch
 from houston_shared.errors import HoustonError
 
-HELD_OUT_ROWS = 100
-"""Rows whose loss is taken before and after."""
 _SCHEDULES = {"cosine": "cosine_with_min_lr", "linear": "linear", "constant": "constant"}
 _LAST = 10
 """Steps whose mean is the loss at the end."""
@@ -70,7 +69,10 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     )
     _check_sharding(trainer)
     sharding.check(folder, trainer.kind)
-    before = _held_out(folder, trainer, recipe, loaded, processes)
+    held = HeldOut(folder, recipe, trainer, loaded.packing)
+    before = held.before(watch, writer)
+    if watch.ended:
+        return False
     began = time.monotonic()
     resumed = checkpoints.newest(folder.checkpoints)
     if resumed:
@@ -80,7 +82,9 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     seconds = time.monotonic() - began
     if watch.ended:
         return False
-    after = _held_out(folder, trainer, recipe, loaded, processes)
+    after = held.after(watch, writer)
+    if watch.ended:
+        return False
     writer.set("running", "saving")
     output.save(trainer, folder, full=recipe.full)
     if state.is_main_process:
@@ -97,6 +101,7 @@ def train(folder: RunFolder, writer: Writer) -> bool:
                 loss_mean_last_10=sum(history[-_LAST:]) / len(history[-_LAST:]),
                 held_out_before=before,
                 held_out_after=after,
+                held_out_rows=held.rows,
                 seconds=round(seconds, 2),
                 tokens_per_second=writer.now.tokens_per_second or 0.0,
                 memory_bytes=memory.most(),
@@ -201,35 +206,6 @@ def _check_sharding(trainer: WeighedTrainer) -> None:
             "Nothing was trained: no engine reads them.",
             "Set fsdp_state_dict_type: FULL_STATE_DICT in it",
         )
-
-
-def _held_out(
-    folder: RunFolder,
-    trainer: WeighedTrainer,
-    recipe: Recipe,
-    loaded: model.Loaded,
-    processes: int,
-) -> float | None:
-    sharded = (DistributedType.FSDP, DistributedType.DEEPSPEED)
-    untrained = trainer.model_wrapped is trainer.model
-    if not folder.held_out.is_file() or (
-        untrained and trainer.accelerator.distributed_type in sharded
-    ):
-        return None  # before training nobody has put the model onto the devices
-    rows = dataset.load(folder.held_out)
-    lengths = rows.lengths[:HELD_OUT_ROWS]
-    budget = recipe.pack_tokens if loaded.packing else 0
-    steps = plan.steps(
-        lengths,
-        [1] * len(lengths),
-        epochs=1,
-        batch=len(lengths),
-        budget=budget,
-        seed=0,
-        processes=processes,
-    )
-    with memory.told(folder, lengths, steps, training=False):
-        return float(trainer.held_out(dataset.Passes(rows, steps, loaded.packing)))
 
 
 def _said(rows: dataset.Rows) -> str:

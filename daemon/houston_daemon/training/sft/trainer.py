@@ -7,6 +7,7 @@ does not know what the rows mean.
 """
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +92,26 @@ class WeighedTrainer(SFTTrainer):  # type: ignore[misc]
         return torch.stack(losses).sum()
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def held_out(self, rows: dataset.Passes) -> float:
-        """The loss over one step's rows, all processes together; nothing is trained."""
+    def held_out(self, rows: dataset.Passes, ended: Callable[[], bool]) -> float | None:
+        """The loss over one step's rows, all processes together; nothing is trained.
+
+        ended: asked before each pass, in all processes alike, whether to leave it; then it is None.
+        """
         model = self.model_wrapped
         training = model.training
         model.eval()
         mine = self._prepare_inputs(rows.item(self.accelerator.process_index))
         whole = self._get_num_items_in_batch([mine], self.args.device)
         self._passes = len(mine["passes"])
+        losses = []
         with self.compute_loss_context_manager():
-            losses = [self.compute_loss(model, one, False, whole) for one in mine["passes"]]
+            for one in mine["passes"]:
+                if ended():
+                    break
+                losses.append(self.compute_loss(model, one, False, whole))
         model.train(training)
+        if len(losses) < self._passes:
+            return None
         return float(self.accelerator.gather(torch.stack(losses).sum()).mean())
 
     def _send_telemetry(self) -> None:

@@ -46,6 +46,11 @@ class Watch(TrainerCallback):  # type: ignore[misc]
     def _end(self, number: int, frame: Any) -> None:
         self._asked_to_end = True
 
+    def asked(self, device: torch.device) -> bool:
+        """Whether any process was asked to end; all of them must look at the same time."""
+        self.ended = _agreed(_END if self._asked_to_end else _GO_ON, device) == _END
+        return self.ended
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """The clock starts."""
         self._saved = time.monotonic()
