@@ -31,7 +31,7 @@ RULES: Mapping[str, Rule] = {
     "contradicted_guidance": Rule(3, guidance.contradicted_guidance),
     "ignored_script": Rule(3, scripts.ignored_script),
     "transformers_inference": Rule(3, scripts.transformers_inference),
-    "blind_edit": Rule(3, edits.blind_edit),
+    "blind_edit": Rule(4, edits.blind_edit),
     "idle_compute": Rule(3, compute.idle_compute),
     "repeated_evaluation": Rule(1, evaluations.repeated_evaluation),
     "untimely_evaluation": Rule(3, evaluations.untimely_evaluation),

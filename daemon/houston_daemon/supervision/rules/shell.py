@@ -66,6 +66,8 @@ class Simple(NamedTuple):
     """A program's text that is given with it: `-c`, or a here-document."""
     after: str = ";"
     """What joins it to the next: `&&`, `||`, `|`, `&`, or `;` for everything else."""
+    output: str = ""
+    """The file that its output takes the place of; empty where it goes to none, or is appended."""
 
     @property
     def program(self) -> str:
@@ -96,6 +98,14 @@ class Simple(NamedTuple):
     def changes(self) -> tuple[str, ...]:
         """Paths of the files that it changes in place."""
         return tuple(_in(self.folder, one) for one in in_place.changed(self.words) or ())
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Paths of the files that it writes whole."""
+        found = [self.output] if self.output else []
+        if self.program == "tee" and not {"-a", "--append"} & set(self.words):
+            found += [word for word in self.words[1:] if not word.startswith("-")]
+        return tuple(_in(self.folder, one) for one in found)
 
     @property
     def git(self) -> str:
@@ -161,7 +171,8 @@ def _read(command: str, exported: Mapping[str, str], folder: str, deeper: int) -
     simple: list[Simple] = []
     texts: list[Text] = []
     for words, target, appended, after, body in _groups(tokens(command)):
-        one = _simple(words, exported, folder)._replace(after=after)
+        one = _simple(words, exported, folder)
+        one = one._replace(after=after, output="" if appended else target)
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
             if path:

@@ -61,7 +61,7 @@ def test_a_rule_is_measured_only_where_the_task_wants_it(written: WrittenHome) -
     by = compared(written).by
     assert by["error_observation@3"] == Agreement(2, 0, 0, 0)
     assert by["null_action@1"].steps == 5
-    assert by["blind_edit@3"].steps == 6
+    assert by["blind_edit@4"].steps == 6
     assert by["all rules"] == Agreement(2, 0, 4, 0)
     assert by["rules and judge"] == Agreement(2, 0, 4, 0), "nothing overrules that keep"
 

@@ -49,6 +49,49 @@ CASES: dict[str, tuple[Steps, set[int]]] = {
     "another host": ([look(TRAIN), change(_host="gpu")], {2}),
     "what was written there": ([create(TRAIN), change(_host="local"), edit(TRAIN)], {3}),
 }  # fmt: skip
+SED = "sed -i s/1/2/ new.yaml"
+WROTE = "cat > new.yaml <<'E'\na: 1\nE"
+AT_ONCE: dict[str, tuple[Steps, set[int]]] = {
+    "written, then changed": ([run(f"{WROTE}\n{SED}")], set()),
+    "by another name": ([run("mkdir -p d; cat >./d/new.yaml <<E\na: 1\nE\ncd d && " + SED)], set()),
+    "within a shell": ([run(f'bash -c "cat > new.yaml <<E\na: 1\nE\n{SED}"')], set()),
+    "by a redirection": ([run(f"echo 'a: 1' > new.yaml && {SED}")], set()),
+    "by tee": ([run(f"echo 'a: 1' | tee new.yaml && {SED}")], set()),
+    "another was written": ([run(f"cat > old.yaml <<E\na: 1\nE\n{SED}")], {1}),
+    "appended to": ([run(f"cat >> new.yaml <<E\na: 1\nE\n{SED}")], {1}),
+    "appended to by tee": ([run(f"echo 'a: 1' | tee -a new.yaml; {SED}")], {1}),
+    "changed, then written": ([run(f"{SED}\n{WROTE}")], {1}),
+    "changed, written, changed by the next": ([run(f"{SED}\n{WROTE}"), run(SED)], {1}),
+    "only shown by the same command": ([run(f"cat new.yaml; {SED}")], {1}),
+    "written and changed, then changed by the next": ([run(f"{WROTE}\n{SED}"), run(SED)], {2}),
+    "written without a blank, then changed by the next": (
+        [run("cat >new.yaml<<E\na: 1\nE"), run(SED)], set()),
+    "created and edited": ([(create(TRAIN), change())], set()),
+    "created and changed in place": ([(create("new.yaml"), run(SED))], set()),
+    "written and edited": ([(run(WROTE), change("new.yaml"))], set()),
+    "replaced and edited": ([look(TRAIN), (create(TRAIN, change="replaced"), change())], set()),
+    "looked at and edited": ([(look(TRAIN), change())], {1}),
+    "shown and edited": ([(run("cat train.py"), change())], {1}),
+    "edited, then written": ([(change(), create(TRAIN, change="replaced"))], {1}),
+    "edited twice": ([(change(), change())], {1}),
+    "it could not be created": (
+        [(call("create_file", "file", "", False, path=TRAIN, change="created", _filename=TRAIN),
+          change())], {1}),
+    "another was created": ([(create("b.py"), change())], {1}),
+    "created on another host": (
+        [(call("create_file", "file", "1\tx", path=TRAIN, change="created", _filename=TRAIN,
+               _content="x", _host="gpu"), change())], {1}),
+    "created and edited on another host": (
+        [(call("create_file", "file", "1\tx", path=TRAIN, change="created", _filename=TRAIN,
+               _content="x", _host="gpu"), change(_host="gpu"))], set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AT_ONCE)
+def test_what_one_step_did_before_its_edit(case: str) -> None:
+    steps, expected = AT_ONCE[case]
+    found = catalog.found(traced(steps, 'hosts = ["local", "gpu"]\n'))
+    assert set(found) == expected
 
 
 @pytest.mark.parametrize("case", CASES)
