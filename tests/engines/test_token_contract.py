@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import uuid
 from dataclasses import replace
@@ -256,6 +257,26 @@ async def test_another_policy_of_the_same_name_is_never_sampled_from(
     await sampled(theirs, ask(served, policy="policy@2", max_tokens=1))
     await theirs.close()
     await ours.close()
+
+
+async def test_what_a_home_at_the_same_path_has_left_is_never_sampled_from(
+    served: Served, tmp_path: Path
+) -> None:
+    """The server outlives a home that is built anew; the ledger would name other weights."""
+    got = []
+    for seed, content in ((2, "aa"), (7, "bb"), (7, "bb")):
+        folder = tmp_path / "policies" / "policy@9"
+        shutil.rmtree(tmp_path / "policies", ignore_errors=True)
+        make_adapter(folder, seed)
+        engine = TokenEngine(
+            served.kind,
+            served.process.url,
+            adapters={"policy@9": str(folder)},
+            contents={"policy@9": content},
+        )
+        got.append((await sampled(engine, ask(served, policy="policy@9"))).token_ids)
+        await engine.close()
+    assert got[0] != got[1] == got[2]
 
 
 async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path: Path) -> None:

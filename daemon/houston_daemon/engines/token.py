@@ -6,9 +6,9 @@ the model before temperature and top-p, but after a grammar's mask.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import httpx
 
+from houston_daemon.engines.adapter_place import AdapterPlace
 from houston_daemon.engines.http import (
     Retry,
     Transient,
@@ -169,26 +170,39 @@ class TokenEngine:
         one under its name.
         """
         self._adapters[name] = folder
+        await self._load(name)
+
+    async def _load(self, name: str, *, replacing: bool = False) -> None:
+        place = self._place(name)
+        with contextlib.suppress(OSError):  # made at its activation; here the home may not be seen
+            place.made()
         answer = await self._http.post(
-            "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": folder}
+            "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": place.path}
         )
         if answer.status_code == 400 and "already" in answer.text:  # another worker was first
-            await self._must_be_ours(name)
+            await self._must_be_ours(name, replacing=replacing)
             return
         await check(answer)
 
-    async def _must_be_ours(self, name: str) -> None:
-        """Raise EngineUnavailable where the server has another adapter under the name.
+    def _place(self, name: str) -> AdapterPlace:
+        return AdapterPlace(self._adapters[name], self._contents.get(name, ""))
+
+    async def _must_be_ours(self, name: str, *, replacing: bool = False) -> None:
+        """Raise EngineUnavailable where the server has another home's adapter under the name.
 
         Homes that share a server each count their policies from 2; the ledger would name the wrong
-        one. A server that does not say where an adapter comes from is believed.
+        one. What an earlier home at the same path has left is replaced. A server that does not say
+        where an adapter comes from is believed.
         """
         answer = await self._http.get("/v1/models", timeout=10.0)
         await check(answer)
         cards = answer.json().get("data") or ()
         there = [str(one.get("root") or "") for one in cards if one.get("id") == name]
-        root = there[0] if there else ""
-        if root and os.path.realpath(root) != os.path.realpath(self._adapters[name]):
+        root, place = there[0] if there else "", self._place(name)
+        if root and not place.is_at(root):
+            if place.was_at(root) and not replacing:
+                await self._replace(name)
+                return
             raise EngineUnavailable(
                 f"Engine {self.name} has another {name}, from {root}.",
                 "Nothing was sampled.",
@@ -196,6 +210,13 @@ class TokenEngine:
             )
         if there:
             self._ours.add(name)
+
+    async def _replace(self, name: str) -> None:
+        """Have the adapter loaded anew; another worker may do the same meanwhile."""
+        answer = await self._http.post("/v1/unload_lora_adapter", json={"lora_name": name})
+        if answer.status_code != 404:
+            await check(answer)
+        await self._load(name, replacing=True)
 
     async def _stream(self, body: dict[str, Any], partial: _Partial) -> None:
         name = body["model"]

@@ -142,7 +142,7 @@ class Activations:
             earlier = reader.run(policies.activations(asked.engine))
         used = {one.policy: one.rollouts for one in uses if one.engine == asked.engine}
         order = {one.policy: one.seq for one in earlier if one.state == "active"}
-        return loading.load(server, policy.name, folder, used, order)
+        return loading.load(server, policy.name, folder, used, order, policy.hash)
 
     def _check_base(
         self, asked: Activation, policy: Policy, engine: Engine, server: loading.Server

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from houston_daemon.engines.adapter_place import AdapterPlace
 from houston_daemon.training.policies import live
 from houston_shared.errors import HoustonError
 
@@ -56,21 +57,27 @@ def load(
     folder: Path,
     used: Mapping[str, Collection[str]],
     order: Mapping[str, int],
+    content: str = "",
 ) -> tuple[str, ...]:
     """Load an adapter and sample one token with it; returns what had to leave for it.
 
     used: policy → rollouts of this engine that have not ended. order: policy → when it was last
-    activated. Raises HoustonError: then what the engine has is what it needs, as before.
+    activated. content: hash of what lies in `folder`, where it is known: other weights under its
+    name, of an earlier home at the same path, are then replaced. Raises HoustonError: then what the
+    engine has is what it needs, as before.
     """
+    place = AdapterPlace(str(folder), content)
     with _client(server) as http:
-        known = _card(server, http).adapters
-        _same(server, policy, folder, known)
+        known = dict(_card(server, http).adapters)
+        if _is_other(server, policy, place, known):
+            _post(server, http, "unload_lora_adapter", {"lora_name": policy})
+            del known[policy]
         there = sorted(known, key=lambda name: order.get(name, 0))
         gone = () if policy in there else live.unload(server.limit, policy, there, used)
         for name in gone:
             _post(server, http, "unload_lora_adapter", {"lora_name": name})
         if policy not in there:
-            said = {"lora_name": policy, "lora_path": str(folder)}
+            said = {"lora_name": policy, "lora_path": _made(place)}
             _post(server, http, "load_lora_adapter", said)
         try:
             _try(server, http, policy)
@@ -87,18 +94,32 @@ def try_model(server: Server) -> None:
         _try(server, http, _card(server, http).model)
 
 
-def _same(server: Server, policy: str, folder: Path, known: Mapping[str, str]) -> None:
-    """Raise HoustonError where the server has something else under the policy's name.
+def _is_other(server: Server, policy: str, place: AdapterPlace, known: Mapping[str, str]) -> bool:
+    """Whether the server has weights under the policy's name that nobody needs, or may have.
 
-    Homes that share a server each count their policies from 2.
+    Raises HoustonError where they are another home's: homes that share a server each count their
+    policies from 2.
     """
     root = known.get(policy)
-    if root and os.path.realpath(root) != os.path.realpath(folder):
+    if not root or place.is_at(root):
+        return False
+    if place.was_at(root):
+        return True
+    raise HoustonError(
+        f"Engine {server.name} has another {policy} already, from {root}.",
+        "What new rollouts sample with is as it was.",
+        "Unload it there, or name what this home trains otherwise: --name of houston train.",
+    )
+
+
+def _made(place: AdapterPlace) -> str:
+    try:
+        return place.made()
+    except OSError as problem:
         raise HoustonError(
-            f"Engine {server.name} has another {policy} already, from {root}.",
-            "What new rollouts sample with is as it was.",
-            "Unload it there, or name what this home trains otherwise: --name of houston train.",
-        )
+            f"{place.path} cannot be made, from which the adapter would be loaded: "
+            f"{problem.strerror}."
+        ) from problem
 
 
 def _client(server: Server) -> httpx.Client:
