@@ -25,14 +25,14 @@ from houston_shared.task_rules import Rules
 WORDS = 300
 """Characters of a failure's own words."""
 RULES: Mapping[str, Rule] = {
-    "error_observation": Rule(3, wrong.error_observation),
+    "error_observation": Rule(4, wrong.error_observation),
     "null_action": Rule(1, wrong.null_action),
-    "broken_file": Rule(2, wrong.broken_file),
-    "contradicted_guidance": Rule(3, guidance.contradicted_guidance),
-    "ignored_script": Rule(3, scripts.ignored_script),
-    "transformers_inference": Rule(3, scripts.transformers_inference),
-    "blind_edit": Rule(4, edits.blind_edit),
-    "idle_compute": Rule(3, compute.idle_compute),
+    "broken_file": Rule(3, wrong.broken_file),
+    "contradicted_guidance": Rule(4, guidance.contradicted_guidance),
+    "ignored_script": Rule(4, scripts.ignored_script),
+    "transformers_inference": Rule(4, scripts.transformers_inference),
+    "blind_edit": Rule(5, edits.blind_edit),
+    "idle_compute": Rule(4, compute.idle_compute),
     "repeated_evaluation": Rule(1, evaluations.repeated_evaluation),
     "untimely_evaluation": Rule(3, evaluations.untimely_evaluation),
     "untimely_finish": Rule(3, evaluations.untimely_finish),

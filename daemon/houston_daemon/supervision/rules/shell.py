@@ -47,6 +47,7 @@ _GIT_SHOWS = frozenset(_GIT.split())
 _GIT_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree"})
 _JOINS = frozenset({"&&", "||", "|", "&"})
 _SHELLS = frozenset({"bash", "sh", "zsh"})
+_PARENTHESES = {"(": 1, ")": -1}
 _LINE = Token("operator", "\n")
 DEEPEST = 8
 """Shells within shells."""
@@ -68,6 +69,8 @@ class Simple(NamedTuple):
     """What joins it to the next: `&&`, `||`, `|`, `&`, or `;` for everything else."""
     output: str = ""
     """The file that its output takes the place of; empty where it goes to none, or is appended."""
+    apart: bool = False
+    """Whether a shell of its own runs it, whose variables and folder end with it: `(…)`, `-c`."""
 
     @property
     def program(self) -> str:
@@ -170,9 +173,11 @@ def _read(command: str, exported: Mapping[str, str], folder: str, deeper: int) -
     """
     simple: list[Simple] = []
     texts: list[Text] = []
-    for words, target, appended, after, body in _groups(tokens(command)):
+    around: list[_State] = []
+    for words, target, appended, after, body, within in _groups(tokens(command)):
+        exported, folder = _within(around, within, (exported, folder))
         one = _simple(words, exported, folder)
-        one = one._replace(after=after, output="" if appended else target)
+        one = one._replace(after=after, output="" if appended else target, apart=bool(around))
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
             if path:
@@ -209,6 +214,10 @@ def same(one: str, other: str) -> bool:
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
+_State = tuple[Mapping[str, str], str]
+"""Variables that are exported, and the folder."""
+
+
 class _Group(NamedTuple):
     words: list[str]
     target: str
@@ -217,6 +226,8 @@ class _Group(NamedTuple):
     after: str
     body: str
     """Of its here-documents."""
+    within: tuple[int, int]
+    """Parentheses around it: the fewest since the one before, and now."""
 
 
 def _groups(read: Iterable[Token]) -> list[_Group]:
@@ -225,6 +236,7 @@ def _groups(read: Iterable[Token]) -> list[_Group]:
     words: list[str] = []
     bodies: list[str] = []
     target, appended, skip = "", False, ""
+    least = depth = 0
     for kind, text in (*read, _LINE):
         redirects, skip = skip, ""
         if kind == "heredoc":
@@ -235,16 +247,34 @@ def _groups(read: Iterable[Token]) -> list[_Group]:
         elif kind == "operator" and set(text) <= _SEPARATORS:
             after = _join(text)
             if words or bodies:
-                found.append(_Group(words, target, appended, after, "".join(bodies)))
+                body = "".join(bodies)
+                found.append(_Group(words, target, appended, after, body, (least, depth)))
+                least = depth
             elif found and after != ";":  # behind a closing parenthesis
                 found[-1] = found[-1]._replace(after=after)
             words, bodies, target, appended = [], [], "", False
+            depth = max(0, depth + _PARENTHESES.get(text, 0))
+            least = min(least, depth)
         elif kind == "operator" and set(text) <= set("<>&|"):
             fd = words.pop() if words and words[-1] in ("1", "2") else ""
             skip = fd + text
         else:
+            depth += kind == "operator"  # of a command whose output is a file: `<(`
             words.append(text)
     return found
+
+
+def _within(around: list[_State], within: tuple[int, int], here: _State) -> _State:
+    """What holds where parentheses have closed and opened.
+
+    around: what held before each that is open; it is brought up to here.
+    """
+    least, depth = within
+    if least < len(around):
+        here = around[least]
+        del around[least:]
+    around += [here] * (depth - len(around))
+    return here
 
 
 def _join(operator: str) -> str:
@@ -294,7 +324,8 @@ def _behind(one: Simple, exported: Mapping[str, str]) -> Mapping[str, str]:
 
 def _joined(inner: tuple[Simple, ...], after: str) -> list[Simple]:
     """Commands of a shell in its place."""
-    return [*inner[:-1], *(each._replace(after=after) for each in inner[-1:])]
+    apart = [each._replace(apart=True) for each in inner]
+    return [*apart[:-1], *(each._replace(after=after) for each in apart[-1:])]
 
 
 def _assigned(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -72,7 +72,7 @@ def uses(trace: Trace, events: Iterable[Event], more: Iterable[str]) -> list[Use
         session = where(call, first)
         for ran in runs.get(id(call), ()):
             if ran.simple.program in ("", "export", "unset"):
-                if ran.within is None:
+                if ran.within is None and not ran.simple.apart:
                     _keep(ran.simple, session, devices)
             elif ran.source is None or not ran.script.endswith(".sh"):  # else its lines come
                 seen = ran.simple.environment.get(VISIBLE, devices.get(session))

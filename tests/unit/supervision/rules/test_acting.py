@@ -171,6 +171,16 @@ IDLE: dict[str, Case] = {
     "torchrun without a number": ([run("torchrun train.py")], GPUS, {1}),
     "accelerate": ([run("accelerate launch --num_processes 4 sft.py")], GPUS, {1}),
     "exported before": ([run("export CUDA_VISIBLE_DEVICES=3"), run("python train.py")], GPUS, {2}),
+    "exported in parentheses": (
+        [run("(export CUDA_VISIBLE_DEVICES=3; ls)"), run("python train.py")], GPUS, set()),
+    "exported by a shell of its own": (
+        [run("bash -c 'export CUDA_VISIBLE_DEVICES=3'"), run("python train.py")], GPUS, set()),
+    "exported and run by a shell of its own": (
+        [run("bash -c 'export CUDA_VISIBLE_DEVICES=3; python train.py'"), run("python train.py")],
+        GPUS, {1}),
+    "unset in parentheses": (
+        [run("export CUDA_VISIBLE_DEVICES=3"), run("(unset CUDA_VISIBLE_DEVICES; ls)"),
+         run("python train.py")], GPUS, {3}),
     "exported in another session": ([run("export CUDA_VISIBLE_DEVICES=3", session="b"),
                                      run("python train.py")], GPUS, set()),
     "inside of a shell script, which is masked, too": (

@@ -49,6 +49,39 @@ def test_variables_hold_for_a_program_or_from_their_export_on() -> None:
     assert by == {"a.py": {"X": "1"}, "b.py": {"Y": "2"}}
 
 
+APART: dict[str, tuple[str, dict[str, tuple[dict[str, str], bool]]]] = {
+    "in parentheses": (
+        "(cd d && export X=1; python a.py) && python b.py",
+        {"d/a.py": ({"X": "1"}, True), "b.py": ({}, False)}),
+    "behind each other": (
+        "(export X=1; sh a.sh)|(sh b.sh; export Y=2); sh c.sh",
+        {"a.sh": ({"X": "1"}, True), "b.sh": ({}, True), "c.sh": ({}, False)}),
+    "in each other": (
+        "export Z=0; (export X=1; (export X=2; sh a.sh); sh b.sh); sh c.sh",
+        {"a.sh": ({"Z": "0", "X": "2"}, True), "b.sh": ({"Z": "0", "X": "1"}, True),
+         "c.sh": ({"Z": "0"}, False)}),
+    "given to a shell": (
+        'cd d; bash -c "export X=1; sh a.sh" && sh b.sh',
+        {"d/a.sh": ({"X": "1"}, True), "d/b.sh": ({}, False)}),
+    "in a here-document": (
+        "bash <<E\nexport X=1\nsh a.sh\nE\nsh b.sh",
+        {"a.sh": ({"X": "1"}, True), "b.sh": ({}, False)}),
+    "between braces": ("{ export X=1; cd d; }; sh a.sh", {"d/a.sh": ({"X": "1"}, False)}),
+    "in a choice": ("case $n in a) export X=1;; esac; sh a.sh", {"a.sh": ({"X": "1"}, False)}),
+    "behind a calculation": ("(( n++ )); export X=1; sh a.sh", {"a.sh": ({"X": "1"}, False)}),
+    "behind a command's output": (
+        "diff <(sort a) <(sort b); export X=1; sh a.sh", {"a.sh": ({"X": "1"}, False)}),
+    "never closed": ("(export X=1; sh a.sh", {"a.sh": ({"X": "1"}, True)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", APART)
+def test_variables_and_folders_end_with_their_shell(case: str) -> None:
+    command, expected = APART[case]
+    found = [one for one in shell.read(command).simple if one.script]
+    assert {one.script: (dict(one.environment), one.apart) for one in found} == expected
+
+
 def test_files_of_here_documents() -> None:
     one = shell.read(
         "mkdir -p d && cat > d/a.py <<'EOF'\nx = 1\nEOF\ncat >> log.txt <<E\nhi\nE\nls"
