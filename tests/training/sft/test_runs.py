@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,29 +234,66 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     assert said["memory_bytes"] > 2**20 and said["eta_seconds"] == 0
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_two_processes_train_what_one_does(
-    tmp_path: Path, base: Path, children: Any, full: bool
-) -> None:
-    """`accelerate launch` on two processors (gloo): same losses, same weights. Without GPUs
-    accelerate shards nothing, whatever its configuration says."""
-    file = launch.configuration("cpu")
-    asked: dict[str, Any] = {"full": full, "steps": 2}
-    one = tiny.run_folder(tmp_path, base, tiny.rows(), "one", **asked)
-    two = tiny.run_folder(tmp_path, base, tiny.rows(), "two", accelerate=file, **asked)
-    alone = Child(children, one)
-    done = subprocess.run(launch.command(two.path, 0), capture_output=True, text=True, timeout=250)
+FSDP = """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+use_cpu: true
+num_machines: 1
+num_processes: 2
+machine_rank: 0
+mixed_precision: "no"
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+  fsdp_state_dict_type: FULL_STATE_DICT
+"""
+
+
+def launched(folder: RunFolder, *, shards: bool) -> None:
+    words = launch.command(folder.path, 0)
+    if shards:
+        words[words.index(launch.PACKAGE)] = "tests.training.sft.sharded"
+    done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["plain", "fsdp"])
+def test_two_processes_train_what_one_does(
+    tmp_path: Path, base: Path, children: Any, kind: str
+) -> None:
+    """`accelerate launch` on two processors (gloo): same losses, same weights, in one piece; and
+    again from a checkpoint of the same kind."""
+    shards = kind == "fsdp"
+    file = Path(launch.configuration("cpu"))
+    if shards:
+        file = tmp_path / "fsdp.yaml"
+        file.write_text(FSDP)
+    asked: dict[str, Any] = {"full": shards, "steps": 2, "save_steps": 1}
+    one = tiny.run_folder(tmp_path, base, tiny.rows(), "one", **asked)
+    two = tiny.run_folder(tmp_path, base, tiny.rows(), "two", accelerate=str(file), **asked)
+    alone = Child(children, one)
+    launched(two, shards=shards)
     assert alone.ended() == 0
+    _same_as(one, two, shards=shards)
+    last = checkpoints.newest(two.checkpoints)
+    assert last is not None and checkpoints.kind(last) == kind
+    for gone in (last, two.output):
+        shutil.rmtree(gone)
+    launched(two, shards=shards)
+    assert "going on from checkpoint-1" in progress.log(two.path).read_text()
+    _same_as(one, two, shards=shards)
+
+
+def _same_as(one: RunFolder, two: RunFolder, *, shards: bool) -> None:
     wanted, found = one.result, two.result
     assert wanted is not None and found is not None
     assert (wanted.processes, found.processes) == (1, 2)
     assert found.loss_first == pytest.approx(wanted.loss_first, rel=1e-5)
     assert found.loss_mean_last_10 == pytest.approx(wanted.loss_mean_last_10, rel=1e-4)
-    newest = checkpoints.newest(two.checkpoints)
-    assert newest is not None
-    assert checkpoints.kind(newest) == "plain"
-    name = "model.safetensors" if full else "adapter_model.safetensors"
+    name = "model.safetensors" if shards else "adapter_model.safetensors"
     mine, theirs = (load_file(each.output / name) for each in (two, one))
+    if shards:  # FSDP's weights in one piece name a tied head, too
+        assert (mine.pop("lm_head.weight") == mine["model.embed_tokens.weight"]).all()
     assert mine.keys() == theirs.keys()
     assert all(abs(mine[key] - theirs[key]).max() <= 1e-5 for key in theirs)
