@@ -238,19 +238,9 @@ def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
         launch.configuration("nothing")
 
 
-def write_checkpoint(folder: Path, step: int, kind: str = "") -> Path:
-    with checkpoints.beside(folder) as beside:
-        made = beside / f"checkpoint-{step}"
-        made.mkdir()
-        (made / "optimizer.pt").write_bytes(b"x" * 100)
-        (made / "deep").mkdir()
-        (made / "deep" / "weights").write_bytes(b"y" * 50)
-    return checkpoints.finish(folder, step, 2, kind)
-
-
 def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
     for step in (5, 10, 15):
-        write_checkpoint(tmp_path, step)
+        tiny.write_checkpoint(tmp_path, step)
     assert [one.name for one in checkpoints.whole(tmp_path)] == ["checkpoint-10", "checkpoint-15"]
 
 
@@ -277,7 +267,7 @@ def test_a_change_is_refused_that_could_not_read_the_optimizer(tmp_path: Path, c
     wanted = launch.configuration(then) if then else ""
     changed = msgspec.structs.replace(folder.asked.recipe, accelerate=wanted)
     sharding.check_change(folder, changed)  # there is none yet
-    write_checkpoint(folder.checkpoints, 5, wrote)
+    tiny.write_checkpoint(folder.checkpoints, 5, wrote)
     if not advised:
         sharding.check_change(folder, changed)
         return
@@ -313,14 +303,16 @@ def test_a_configuration_that_tells_nothing_is_refused_in_a_sentence(
     ids=["no marker", "a file cut short", "a file gone", "half a marker"],
 )
 def test_what_is_not_whole_is_passed_over(tmp_path: Path, damage: Any) -> None:
-    good = write_checkpoint(tmp_path, 5)
-    damage(write_checkpoint(tmp_path, 10))
+    good = tiny.write_checkpoint(tmp_path, 5)
+    damage(tiny.write_checkpoint(tmp_path, 10))
     assert checkpoints.newest(tmp_path) == good
-    assert write_checkpoint(tmp_path, 10) == checkpoints.newest(tmp_path), "written anew in place"
+    assert tiny.write_checkpoint(tmp_path, 10) == checkpoints.newest(tmp_path), (
+        "written anew in place"
+    )
 
 
 def test_a_kill_while_one_is_written_leaves_the_one_before(tmp_path: Path) -> None:
-    good = write_checkpoint(tmp_path, 5)
+    good = tiny.write_checkpoint(tmp_path, 5)
     with checkpoints.beside(tmp_path) as beside:
         (beside / "checkpoint-10").mkdir()
         (beside / "checkpoint-10" / "optimizer.pt").write_bytes(b"x")

@@ -20,6 +20,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.lock import HomeLock, Owner
 from houston_shared.store.bodies_training import PolicyRegistered, RunState
 from tests.support.recorder_client import Station
+from tests.training.sft import tiny
 
 RUN = "sft-1"
 
@@ -95,6 +96,16 @@ def test_what_a_run_that_goes_on_cannot_have_is_refused_by_name(
 def test_they_are_named_together(loaded: Loaded, folder: RunFolder) -> None:
     said = resumed(loaded, "--recipe", "apollo", "--no-masking", "--held-out", "a")
     assert "takes no --held-out, --no-masking, --recipe." in said.cause
+
+
+def test_shards_cannot_take_the_place_of_what_was_written_in_one_piece(
+    loaded: Loaded, folder: RunFolder
+) -> None:
+    """The trainer would refuse it as well, when the run has the wrong setting already."""
+    tiny.write_checkpoint(folder.checkpoints, 7, "plain")
+    said = resumed(loaded, "--accelerate", "fsdp")
+    assert "checkpoint-7 was written without shards" in said.cause
+    assert "--set accelerate=" in said.next
 
 
 ROWS: dict[str, tuple[tuple[str, ...], RowOptions]] = {

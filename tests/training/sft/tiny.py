@@ -14,6 +14,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from houston_daemon.training.sft import checkpoints
 from houston_daemon.training.sft.recipe import Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 
@@ -106,3 +107,14 @@ def run_folder(
     folder.ask(Asked(run=name, recipe=Recipe(base=str(base), **(plain | recipe))))
     write(folder.data, found)
     return folder
+
+
+def write_checkpoint(folder: Path, step: int, kind: str = "") -> Path:
+    """A whole checkpoint, as a trainer leaves it."""
+    with checkpoints.beside(folder) as beside:
+        made = beside / f"checkpoint-{step}"
+        made.mkdir()
+        (made / "optimizer.pt").write_bytes(b"x" * 100)
+        (made / "deep").mkdir()
+        (made / "deep" / "weights").write_bytes(b"y" * 50)
+    return checkpoints.finish(folder, step, 2, kind)

@@ -17,7 +17,15 @@ from houston_daemon.training.export import folder as exporting
 from houston_daemon.training.export.split import read_held_out
 from houston_daemon.training.policies import families
 from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import beginning, launch, progress, recipe, run_folder, turn
+from houston_daemon.training.sft import (
+    beginning,
+    launch,
+    progress,
+    recipe,
+    run_folder,
+    sharding,
+    turn,
+)
 from houston_daemon.training.sft.recipe import NOT_TRAINED, Recipe
 from houston_daemon.training.sft.run_folder import Asked, RunFolder
 from houston_shared.config import Loaded
@@ -165,6 +173,15 @@ def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> 
         raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
     _check_daemon(loaded, run)
     turn.check(made.path)
+    asked = renamed(loaded, asked, name) if name else asked
+    if asked.base_hash:
+        _may_become(loaded, asked.name, asked.recipe.base, asked.base_hash, asked.parent)
+    return msgspec.structs.replace(asked, recipe=_changed(made, settings))
+
+
+def _changed(made: RunFolder, settings: Sequence[str]) -> Recipe:
+    """The recipe of a run that goes on. Raises HoustonError for what would make it another run, or
+    leave its checkpoint unread."""
     others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE
     if others:
         raise HoustonError(
@@ -173,15 +190,13 @@ def again(loaded: Loaded, run: str, settings: Sequence[str], name: str = "") -> 
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE))}",
             ExitCode.USAGE,
         )
-    asked = renamed(loaded, asked, name) if name else asked
-    if asked.base_hash:
-        _may_become(loaded, asked.name, asked.recipe.base, asked.base_hash, asked.parent)
-    changed = recipe.changed(asked.recipe, list(settings))
+    changed = recipe.changed(made.asked.recipe, list(settings))
     if changed.accelerate:
         changed = msgspec.structs.replace(
             changed, accelerate=launch.configuration(changed.accelerate)
         )
-    return msgspec.structs.replace(asked, recipe=changed)
+    sharding.check_change(made, changed)
+    return changed
 
 
 def _check_daemon(loaded: Loaded, run: str) -> None:
