@@ -54,6 +54,8 @@ class HeldOut:
         self._lengths = rows.lengths
         taken = spread(len(rows.lengths))
         self.rows = len(taken)
+        if not taken:
+            return
         self._steps = plan.steps(
             rows.lengths,
             [int(row in taken) for row in range(len(rows.lengths))],
