@@ -14,7 +14,7 @@ import pytest
 
 from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.trainers import CRASHES, Trainers
+from houston_daemon.service.trainers import CRASHES, TrainerEnded, Trainers
 from houston_daemon.service.trainers_beside import ELSEWHERE
 from houston_daemon.training.sft import launch, progress, turn
 from houston_daemon.training.sft.recipe import Recipe
@@ -28,15 +28,6 @@ from houston_shared.store.reader import Reader
 from tests.support.recorder_client import Station
 
 RUN = "sft-1"
-
-
-@pytest.fixture
-def station(tmp_path: Path) -> Iterator[Station]:
-    made = Station(tmp_path / "home").start()
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture
@@ -69,7 +60,8 @@ def take_ends(trainers: Trainers, inbox: Inbox) -> None:
     """Wait for the ends of what was started."""
     while len(trainers):
         for event in inbox.take(60.0):
-            trainers.ended(event, time.monotonic())  # type: ignore[arg-type]
+            assert isinstance(event, TrainerEnded)
+            trainers.ended(event, time.monotonic())
 
 
 def look(trainers: Trainers) -> None:

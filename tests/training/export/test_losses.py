@@ -47,8 +47,9 @@ def test_a_copy_does_not_say_that_it_is_trained_where_its_row_was_left_out() -> 
     found = Losses()
     assert found.true(second) == second
     found.note(first, ())
-    whys = [one.why for one in found.true(second).spans]  # type: ignore[union-attr]
-    assert whys == [f"left out with row {first.id}", ""]
+    true = found.true(second)
+    assert isinstance(true, Row)
+    assert [one.why for one in true.spans] == [f"left out with row {first.id}", ""]
 
 
 def test_values_nested_too_deep_for_python_are_refused_with_their_row() -> None:

@@ -54,8 +54,8 @@ def judged_by_people() -> Plan[list[str]]:
 
 
 def calibrate(reader: Reader, rollouts: Sequence[str]) -> Calibration:
-    """Compare over these rollouts (whole ids), but those whose texts are gone, or on
-    which a rule fails. Raises HoustonError."""
+    """Compare over these rollouts (whole ids), but those whose texts are gone, or on which a rule
+    fails. Raises HoustonError."""
     pairs: Pairs = defaultdict(list)
     people: list[bool] = []
     passed: list[str] = []

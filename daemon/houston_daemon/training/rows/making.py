@@ -35,8 +35,8 @@ def token_rows(
     which everything is masked comes, too: who exports decides.
 
     beside: all rollouts of the export: a step that several share is trained once among them. Raises
-    HoustonError for erased or damaged ledgers, and
-    ConfigurationError where a dialect or tokenizer is not known.
+    HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
+    is not known.
     """
     plan = reader.run(reading.plan(rollout, beside))
     if plan.head is None:
