@@ -1,6 +1,8 @@
 """GPUs of training runs that ended while no process of theirs was there to give them back."""
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,15 @@ from tests.support.recorder_client import Station
 
 RUN = "sft-1"
 MINE = f"trainer:{RUN}"
+
+
+@pytest.fixture
+def station(tmp_path: Path) -> Iterator[Station]:
+    made = Station(tmp_path / "home").start()
+    try:
+        yield made
+    finally:
+        made.stop()
 
 
 @pytest.fixture

@@ -31,6 +31,15 @@ RUN = "sft-1"
 
 
 @pytest.fixture
+def station(tmp_path: Path) -> Iterator[Station]:
+    made = Station(tmp_path / "home").start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
 def folder(station: Station) -> Path:
     """Of a run that the daemon had begun when it was stopped."""
     made = training_progress.folder(station.home, RUN)
