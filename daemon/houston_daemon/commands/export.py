@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from houston_daemon.commands import selecting
 from houston_daemon.training.export.card import ids_from
@@ -11,6 +11,7 @@ from houston_daemon.training.export.formats import FORMATS, choose_format
 from houston_daemon.training.export.recipe import RECIPES, choose_recipe
 from houston_daemon.training.export.split import read_held_out
 from houston_daemon.training.rows.row import RowOptions
+from houston_daemon.training.rows.ruled import RulesFrom
 from houston_shared import out, secret_values
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
@@ -36,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--as-named", action="store_true", help="rollouts in the order of R…, not by id"
     )
     row_arguments(parser)
+    rules_argument(parser)
     recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
     parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
     parser.add_argument("--seed", type=whole(), default=0, help="of shuffling and of the split")
@@ -54,6 +56,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="replace another export in DIR")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def rules_argument(parser: argparse.ArgumentParser) -> None:
+    """Whose word the rules' is, for who trains on rows at once, too."""
+    parser.add_argument(
+        "--rules",
+        choices=get_args(RulesFrom),
+        default="run",
+        help="run: on every rollout, now, whatever was stored of them (the default); stored: what"
+        " they said when they were last run; off: no rule counts",
+    )
 
 
 def row_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +118,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         parquet=arguments.parquet,
         leave_out=arguments.leave_out,
         force=arguments.force,
+        rules=arguments.rules,
     )
     to = arguments.out.absolute() if arguments.out else _default(loaded.home, asked)
     _say(export(loaded.home, asked, to), arguments.json)
@@ -152,10 +166,9 @@ def _say(done: Exported, as_json: bool) -> None:
         out.line(f"  {told}")
     for why, count in counts.untrained.items():
         out.line(f"  not trained: {count:,} {counts.unit}, {why}")
-    if counts.unjudged and made.verdicts.counts:
+    if counts.unjudged:
         out.line(f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged")
-    if not made.verdicts.counts:
-        out.note("Nobody judged a step of this. First: houston judge R… --rules-only")
+    out.note(made.verdicts.told)
     if made.left_out:
         out.note(f"{len(made.left_out)} left out; manifest.json names them, and why.")
     if made.provenance == "none":
@@ -177,6 +190,7 @@ def _told(done: Exported) -> dict[str, Any]:
         "content_hash": made.content_hash,
         "files": made.files,
         "counts": made.counts,
+        "verdicts": made.verdicts,
         "ids_from": made.ids_from,
         "left_out": made.left_out,
         "held_out": made.split["held_out"],

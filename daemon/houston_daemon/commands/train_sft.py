@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from houston_daemon.commands import selecting
-from houston_daemon.commands.export import row_arguments, row_options
+from houston_daemon.commands.export import row_arguments, row_options, rules_argument
+from houston_daemon.training.export import judged
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.sft import (
     alone_gpus,
@@ -53,7 +54,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="tasks of R that are not trained on, and whose loss is taken; or a share, as 0.2",
     )
     row_arguments(parser)
-    parser.set_defaults(**dict.fromkeys(_rows_unsaid()))  # so that what was said can be told
+    rules_argument(parser)
+    parser.set_defaults(
+        rules=None, **dict.fromkeys(_rows_unsaid())
+    )  # so that what was said can be told
     parser.add_argument(
         "--recipe",
         metavar="NAME",
@@ -177,7 +181,7 @@ def _rows_unsaid() -> dict[str, Any]:
 
 def _check_resumed(arguments: argparse.Namespace) -> None:
     """Raise HoustonError for what a run that goes on cannot have otherwise: it has its rows."""
-    names = ["data", "held_out", *_rows_unsaid(), "recipe"]
+    names = ["data", "held_out", "rules", *_rows_unsaid(), "recipe"]
     given = ["rollouts"] if selecting.selection(arguments).given else []
     given += [
         f"--{name.replace('_', '-')}"
@@ -215,8 +219,11 @@ def _new(arguments: argparse.Namespace, loaded: Loaded) -> Asked:
         arguments.recipe or SMALL,
         _settings(arguments),
         arguments.name,
+        arguments.rules or "run",
     )
-    return _with_gpus(arguments, asking.new(loaded, wanted).asked)
+    made = asking.new(loaded, wanted)
+    out.note(judged.told(run_folder.manifest(made.data)))
+    return _with_gpus(arguments, made.asked)
 
 
 def _settings(arguments: argparse.Namespace) -> list[str]:

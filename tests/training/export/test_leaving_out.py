@@ -11,7 +11,7 @@ from houston_daemon.training.export.folder import Asked, Exported, export
 from houston_daemon.training.rows.row import RowOptions
 from houston_shared import secret_values, wire
 from houston_shared.home import Home
-from houston_shared.records import Head
+from houston_shared.records import Call, Head
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 from tests.training.export.conftest import SECRET, Scene, turns
@@ -172,6 +172,7 @@ def _said(
     home: WrittenHome, rollout: str, step: int, parent: int | None, kept: int, new: tuple[int, ...]
 ) -> int:
     body = sample(
-        parent_seq=parent, kept=kept, new_prompt_ids=new, token_ids=(10 + step, 50 + step)
-    )
-    return home.step(rollout, step, body)
+        parent_seq=parent, kept=kept, new_prompt_ids=new, token_ids=(10 + step, 50 + step),
+        calls=(Call(id=f"{step}.0", name="noop", arguments={}),),
+    )  # fmt: skip
+    return home.step(rollout, step, body, ("done",))

@@ -10,7 +10,7 @@ from houston_daemon.training.rows.making import token_rows
 from houston_daemon.training.rows.row import Row, RowOptions
 from houston_daemon.training.rows.strand import place
 from houston_shared.errors import HoustonError
-from houston_shared.records import ForkBody, Head
+from houston_shared.records import Call, ForkBody, Head
 from houston_shared.store.reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
@@ -45,6 +45,7 @@ def said(
 ) -> int:
     """A closed step; its sample's sequence."""
     logprobs = None if ids is None else tuple(-float(number) for number in ids)
+    more.setdefault("calls", (Call(id=f"{step}.0", name="noop", arguments={}),))
     body = sample(
         parent_seq=parent, kept=kept, new_prompt_ids=tuple(new),
         token_ids=None if ids is None else tuple(ids), logprobs=logprobs, logprob_kind="policy",
@@ -213,7 +214,7 @@ def test_only_the_attempt_that_counts_is_used(home: WrittenHome) -> None:
     said(home, 2, one, 4, [4], [20])
     body = sample(
         parent_seq=one, kept=4, new_prompt_ids=(4,), token_ids=(25,), logprobs=(-0.5,),
-        logprob_kind="policy",
+        logprob_kind="policy", calls=(Call(id="2.0", name="noop", arguments={}),),
     )  # fmt: skip
     home.step("r", 2, body, attempt=2)
     home.connection.execute("UPDATE steps SET current = 0 WHERE step = 2 AND attempt = 1")

@@ -4,7 +4,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from houston_daemon.training.rows.plan import Answer, PlannedStep, again, weigh, weigh_summary
+from houston_daemon.training.rows.plan import (
+    Answer,
+    PlannedStep,
+    again,
+    null,
+    weigh,
+    weigh_summary,
+)
 from houston_daemon.training.rows.row import RowOptions
 from houston_shared.store.queries.steps import StepRow
 from houston_shared.store.queries.verdicts import Given
@@ -80,6 +87,22 @@ def test_what_an_answer_weighs(case: Case) -> None:
     assert found.weight == case.weight
     assert found.why.startswith(case.why)
     assert bool(found.why) == (case.weight == 0), "a reason exactly when it is not trained"
+
+
+@pytest.mark.parametrize(
+    ("malformed", "errors", "why"),
+    [
+        ("no JSON", [], "no JSON"),
+        ("", [], "it has no call"),
+        ("", ["no tool `lss`"], "no tool `lss`"),
+        ("", ["no tool `lss`", "no argument `pth`"], "no tool `lss`"),
+        ("", ["no tool `lss`", ""], ""),
+        ("", [""], ""),
+    ],
+)
+def test_what_is_no_action(malformed: str, errors: list[str], why: str) -> None:
+    """It weighs nothing whether or not a rule was run."""
+    assert null(malformed, errors) == why
 
 
 def test_whose_verdict_it_was_is_told() -> None:

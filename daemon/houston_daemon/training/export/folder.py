@@ -29,6 +29,7 @@ from houston_daemon.training.rows.beside import Beside, Lost
 from houston_daemon.training.rows.beside import read as read_beside
 from houston_daemon.training.rows.making import chat_rows, token_rows
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from houston_daemon.training.rows.ruled import RuleRuns, RulesFrom
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.queries import progress
@@ -50,6 +51,8 @@ class Asked:
     """Leave rows out that the consumer would mistrain, instead of refusing the export."""
     force: bool = False
     """Replace another export in the folder."""
+    rules: RulesFrom = "run"
+    """Whether the rules are run on every rollout, or what was stored of them counts, or nothing."""
 
 
 class Exported(NamedTuple):
@@ -95,8 +98,9 @@ def _made(
 ) -> Manifest:
     """Write the data files; begun anew where others must train what could not be used after all."""
     gone = Gone(read_beside(reader, asked.rollouts))
+    rules = RuleRuns(reader, asked.rules if asked.rows.masking else "stored")
     while True:
-        work = _Work(reader, asked, Building(format), chosen, held_out, to, gone)
+        work = _Work(reader, asked, Building(format), chosen, held_out, to, gone, rules)
         try:
             return work.write()
         except _Anew as found:
@@ -123,7 +127,9 @@ class _Work:
         held_out: frozenset[str],
         folder: Path,
         gone: Gone,
+        rules: RuleRuns,
     ) -> None:
+        self._rules = rules
         self._reader = reader
         self._asked = asked
         self._building = building
@@ -212,11 +218,12 @@ class _Work:
             raise HoustonError(why)
         ids = self._building.format.of == "ids"
         make = token_rows if ids else chat_rows
-        return make(self._reader, id, self._asked.rows, beside)
+        return make(self._reader, id, self._asked.rows, beside, self._rules.of(id))
 
     def _sound(self) -> list[str]:
         """Rollouts that rows were made of."""
-        return [one for one in self._asked.rollouts if one not in self._gone.whole]
+        unsound = self._gone.whole.keys() | self._broken.keys()
+        return [one for one in self._asked.rollouts if one not in unsound]
 
     def _source(self, one: Chosen, seq: int, rows: int, held_out: bool, moved: bool) -> Source:
         known = one.rollout
@@ -253,8 +260,13 @@ class _Work:
             counts=building.counts(),
             sources=self._sources,
             provenance="none" if none else "sandbox",
-            verdicts=judged.read(self._reader, self._sound()),
-            options={**asdict(asked.rows), "parquet": asked.parquet, "leave_out": asked.leave_out},
+            verdicts=judged.read(self._reader, self._sound(), self._rules),
+            options={
+                **asdict(asked.rows),
+                "parquet": asked.parquet,
+                "leave_out": asked.leave_out,
+                "rules": asked.rules,
+            },
             recipe=asdict(asked.recipe),
             split={
                 "by": "task",

@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from houston_daemon.training.rows import beside
+from houston_daemon.training.rows.ruled import RuleRuns
 from houston_shared import rule_reasons
+from houston_shared.plural import many
 from houston_shared.secret_values import redact
-from houston_shared.store.queries import lineage, verdicts
+from houston_shared.store.queries import lineage, steps, verdicts
 from houston_shared.store.reader import Reader
 
 _BY_RULE = "mask: rule"
@@ -29,20 +32,46 @@ class Judged(msgspec.Struct, frozen=True):
     """Steps that a person judged."""
     counts: dict[str, int]
     """Steps by the verdict that counts: `keep by human`, `mask by rule`, …"""
+    ran: dict[str, int] = {}
+    """`name@version` of each rule that was run for the export → rollouts on which it was."""
+    steps: int = 0
+    """Closed steps of the rollouts, a shared one once."""
+    unjudged: int = 0
+    """Of them, those of which neither a judge nor a person said anything."""
+
+    @property
+    def told(self) -> str:
+        """Who looked at the steps, in a sentence."""
+        who = "rules mask" if self.ran else "no rule was run, stored verdicts of rules mask"
+        rules = f"{who} {self.counts.get('mask by rule', 0):,}"
+        share = f"{100 * self.unjudged / max(1, self.steps):.0f} %"
+        nobody = f"nobody judged {self.unjudged:,} ({share}): neither a judge nor a person"
+        return f"Of {many(self.steps, 'step')} {rules}; {nobody}."
 
 
-def read(reader: Reader, rollouts: Sequence[str]) -> Judged:
-    """What stands on rollouts (whole ids), once on a step that several share; short reads."""
+def read(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> Judged:
+    """What stands on rollouts (whole ids), once on a step that several share; short reads.
+
+    runs: what rules say, as the rows have it.
+    """
     rules: Counter[str] = Counter()
     judges: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    people, seen = 0, set[tuple[str, int]]()
+    people, unjudged, seen = 0, 0, set[tuple[str, int]]()
     for rollout in rollouts:
         line = reader.run(lineage.stretches(rollout))
-        for step, given in reader.run(verdicts.standing(rollout)).items():
-            if (whose := (beside.whose(rollout, line, step), step)) in seen:
+        stored = reader.run(verdicts.standing(rollout))
+        said = runs.of(rollout)
+        for row in reader.run(steps.rows(rollout)):
+            whose = (beside.whose(rollout, line, row.step), row.step)
+            if row.observation_seq is None or whose in seen:
                 continue
             seen.add(whose)
+            given = stored.get(row.step, [])
+            given = given if said is None else said.given(row, given)
+            unjudged += all(one.source == "rule" for one in given)
+            if not given:
+                continue
             counts[f"{given[0].verdict} by {given[0].source}"] += 1
             for one in given:
                 people += one.source == "human"
@@ -50,7 +79,19 @@ def read(reader: Reader, rollouts: Sequence[str]) -> Judged:
                     rules.update(_rules(one.reason) or {one.by})
                 if one.source == "judge":
                     judges[redact(one.by)] += 1
-    return Judged(_sorted(rules), _sorted(judges), people, _sorted(counts))
+    return Judged(
+        _sorted(rules), _sorted(judges), people, _sorted(counts), _sorted(Counter(runs.ran)),
+        len(seen), unjudged,
+    )  # fmt: skip
+
+
+def told(manifest: dict[str, Any]) -> str:
+    """The same sentence of a manifest that was read back; data from elsewhere may have none."""
+    try:
+        found = msgspec.convert(manifest.get("verdicts"), Judged)
+    except msgspec.ValidationError:
+        return "Nobody knows who judged these rows: their manifest does not say."
+    return found.told if found.steps else "These rows are of before rules were run on every export."
 
 
 def _rules(reason: str) -> set[str]:

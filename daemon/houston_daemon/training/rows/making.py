@@ -15,6 +15,7 @@ from houston_daemon.training.rows.beside import ALONE, Beside
 from houston_daemon.training.rows.plan import RolloutPlan
 from houston_daemon.training.rows.rendering import Rendering
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from houston_daemon.training.rows.ruled import RuleVerdicts
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Head, Thoughts
 from houston_shared.store.reader import Reader
@@ -27,6 +28,7 @@ def token_rows(
     rollout: str,
     options: RowOptions = AS_IT_RAN,
     beside: Beside = ALONE,
+    rules: RuleVerdicts | None = None,
 ) -> Iterator[Row]:
     """Rows of a rollout (a whole id) as token ids, in its order; none before its first step.
 
@@ -34,11 +36,12 @@ def token_rows(
     and kept its thoughts; else they are rendered. Steps that are not closed are not used. A row in
     which everything is masked comes, too: who exports decides.
 
-    beside: all rollouts of the export: a step that several share is trained once among them. Raises
+    beside: all rollouts of the export: a step that several share is trained once among them. rules:
+    what rules say of the rollout (`ruled`); None: what was stored of them counts. Raises
     HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
     is not known.
     """
-    plan = reader.run(reading.plan(rollout, beside))
+    plan = reader.run(reading.plan(rollout, beside, rules))
     if plan.head is None:
         return
     strip, own = _thoughts(plan, options) == "strip", _own(plan, plan.head, options)
@@ -53,9 +56,10 @@ def chat_rows(
     rollout: str,
     options: RowOptions = AS_IT_RAN,
     beside: Beside = ALONE,
+    rules: RuleVerdicts | None = None,
 ) -> Iterator[ChatRow]:
     """The same rows as messages; see `token_rows`. Dialect and tokenizer are not asked for."""
-    plan = reader.run(reading.plan(rollout, beside))
+    plan = reader.run(reading.plan(rollout, beside, rules))
     if plan.head is not None:
         yield from chat.rows(reader, plan, options, _thoughts(plan, options))
 

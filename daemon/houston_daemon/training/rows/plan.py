@@ -102,7 +102,9 @@ class Answer(NamedTuple):
     """What of a sample decides its weight, beside verdicts."""
 
     finish_reason: str
-    malformed: str
+    null: str
+    """Why it is no action: nothing could be read from it, it has no call, or none that can be run;
+    empty where it is one."""
     empty: bool = False
     """Whether nothing is left of it that a model wrote."""
     stopped: bool = True
@@ -120,6 +122,16 @@ def stopped(ids: Sequence[int] | None, stops: Sequence[int] | None) -> bool:
     """Whether an answer ends with one of the ids that were to end it; true where that cannot be
     told."""
     return not ids or not stops or ids[-1] in stops
+
+
+def null(malformed: str, errors: Sequence[str]) -> str:
+    """Why an answer is no action; empty where it is one.
+
+    errors: of each of its calls, why it cannot be run, empty where it can.
+    """
+    if malformed:
+        return malformed
+    return "" if not all(errors) else next(iter(errors), "it has no call")
 
 
 class Weight(NamedTuple):
@@ -162,8 +174,8 @@ def _weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
         return Weight(0.0, answer.unended, "")
     if given:
         return Weight(1.0, "", by)
-    if answer.malformed:
-        return Weight(0.0, f"no action: {answer.malformed}", "")
+    if answer.null:
+        return Weight(0.0, f"no action: {answer.null}", "")
     if options.unjudged == "mask":
         return Weight(0.0, UNJUDGED, "")
     return Weight(1.0, "", UNJUDGED)

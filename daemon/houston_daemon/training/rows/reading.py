@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from houston_daemon.training.rows.beside import Answered, Beside, whose
 from houston_daemon.training.rows.plan import PlannedContext, PlannedStep, RolloutPlan
+from houston_daemon.training.rows.ruled import RuleVerdicts
 from houston_shared.errors import HoustonError
 from houston_shared.records import Head, RolloutSpec
 from houston_shared.store.plan import Plan
@@ -22,11 +23,12 @@ Elsewhere = Callable[[Answered], str]
 """The rollout that trains an answer where that is another; empty where it is this one."""
 
 
-def plan(rollout: str, beside: Beside) -> Plan[RolloutPlan]:
+def plan(rollout: str, beside: Beside, rules: RuleVerdicts | None = None) -> Plan[RolloutPlan]:
     """What the rows of a rollout (a whole id) are.
 
-    beside: rollouts of the same export; what a branch shares is trained once among them. Raises
-    HoustonError for what was erased or set aside.
+    beside: rollouts of the same export; what a branch shares is trained once among them. rules:
+    what rules say of it in place of what was stored. Raises HoustonError for what was erased or set
+    aside.
     """
     one = yield from rollouts.rollout(rollout)
     spec = yield from rollouts.spec(one)
@@ -39,7 +41,7 @@ def plan(rollout: str, beside: Beside) -> Plan[RolloutPlan]:
         owner = whose(one.id, stretches, answer.step)
         return "" if owner == one.id else beside.elsewhere(one.id, owner, answer)
 
-    given = yield from _given(one.id)
+    given = yield from _given(one.id, rules)
     forks = yield from progress.forks(one.id)
     made = [PlannedStep(row, given(row), elsewhere(Answered("policy", row.step))) for row in found]
     head = yield from rollouts.head(one)
@@ -84,12 +86,15 @@ def _contexts(
     return contexts
 
 
-def _given(rollout: str) -> Plan[Callable[[StepRow], Given | None]]:
+def _given(rollout: str, rules: RuleVerdicts | None) -> Plan[Callable[[StepRow], Given | None]]:
     """The verdict that counts for a step, of its current attempt."""
     standing = yield from verdicts.standing(rollout)
 
     def of(row: StepRow) -> Given | None:
-        mine = [one for one in standing.get(row.step, ()) if one.attempt == row.attempt]
+        stored = standing.get(row.step, ())
+        mine = [one for one in stored if one.attempt == row.attempt]
+        if rules is not None:
+            mine = rules.given(row, stored)
         return mine[0] if mine else None
 
     return of

@@ -1,6 +1,14 @@
 """What an answer weighs in a row of entries: where it was sampled, and where a fork kept it."""
 
-from houston_daemon.training.rows.plan import Answer, RolloutPlan, Weight, again, stopped, weigh
+from houston_daemon.training.rows.plan import (
+    Answer,
+    RolloutPlan,
+    Weight,
+    again,
+    null,
+    stopped,
+    weigh,
+)
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.rows.walk import Standing
 from houston_shared.records import SampleBody
@@ -10,7 +18,8 @@ def answer(sample: SampleBody, ended: bool = True, empty: bool = False) -> Answe
     """What of a sample decides its weight. ended: whether its ids ended with a stop token, where
     the sample has lost them; empty: whether nothing of it is left that a model wrote."""
     ended = ended and stopped(sample.token_ids, sample.parameters.get("stop_token_ids"))
-    return Answer(sample.finish_reason, sample.malformed, empty, ended)
+    why = null(sample.malformed, [call.error for call in sample.calls])
+    return Answer(sample.finish_reason, why, empty, ended)
 
 
 def weight_of(

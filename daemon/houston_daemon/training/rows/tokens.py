@@ -15,6 +15,7 @@ from houston_daemon.training.rows.plan import (
     PlannedContext,
     PlannedStep,
     RolloutPlan,
+    null,
     stopped,
     weigh,
     weigh_summary,
@@ -32,6 +33,12 @@ PAGE = 64
 """Samples that are read at once."""
 
 
+class CallBody(msgspec.Struct, frozen=True):
+    """What a call has for rows."""
+
+    error: str = ""
+
+
 class Body(msgspec.Struct, frozen=True):
     """What a sample's body has for rows; decoding passes over its texts."""
 
@@ -45,12 +52,14 @@ class Body(msgspec.Struct, frozen=True):
     policy: str
     parameters: dict[str, msgspec.Raw]
     malformed: str = ""
+    calls: tuple[CallBody, ...] = ()
     prompt_tokens: int | None = None
 
     @property
     def answer(self) -> Answer:
         """What of it decides its weight."""
-        return Answer(self.finish_reason, self.malformed, stopped=self._stopped)
+        why = null(self.malformed, [call.error for call in self.calls])
+        return Answer(self.finish_reason, why, stopped=self._stopped)
 
     @property
     def _stopped(self) -> bool:

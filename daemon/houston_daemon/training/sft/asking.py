@@ -17,6 +17,7 @@ from houston_daemon.training.export import folder as exporting
 from houston_daemon.training.export.split import read_held_out
 from houston_daemon.training.policies import families
 from houston_daemon.training.rows.row import RowOptions
+from houston_daemon.training.rows.ruled import RulesFrom
 from houston_daemon.training.sft import (
     beginning,
     launch,
@@ -73,6 +74,8 @@ class Wanted(NamedTuple):
     settings: Sequence[str]
     name: str
     """Family of what comes out; empty for that of the policy that it goes on from."""
+    rules: RulesFrom = "run"
+    """Of rollouts: whether rules are run for their rows."""
 
 
 def new(loaded: Loaded, wanted: Wanted) -> RunFolder:
@@ -228,7 +231,10 @@ def _data(loaded: Loaded, wanted: Wanted, base: str, to: RunFolder) -> tuple[str
     ids = tuple(wanted.rollouts)
     rows = wanted.rows if wanted.rows.tokenizer else replace(wanted.rows, tokenizer=base)
     options = exporting.Asked(
-        rollouts=ids, rows=rows, held_out=read_held_out(list(wanted.held_out), 0)
+        rollouts=ids,
+        rows=rows,
+        held_out=read_held_out(list(wanted.held_out), 0),
+        rules=wanted.rules,
     )
     exporting.export(loaded.home, options, to.data)
     return ids
