@@ -20,6 +20,9 @@ from houston_shared.task import Attention
 UNSNAPPED = "snapshot_failed"
 """The signal that the loop itself gives: what a step did to the files is not known."""
 
+FURTHER = 4
+"""Times as many steps are read, while all that were do the same."""
+
 
 class Watching:
     """Looks at each step of one rollout as it closes."""
@@ -28,6 +31,11 @@ class Watching:
         """records: the last closed steps, in order."""
         self._budgets = budgets
         self._watch = Watch(limits, records)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether records of before would say more of what the last steps repeat."""
+        return self._watch.cut_off
 
     def marked(
         self,
@@ -68,10 +76,15 @@ async def watching(
     """A watch that knows the last steps. following: the number of the step after them.
 
     closed: the steps that were read already; where a window reaches further back than the current
-    context, more are read.
+    context, or what the last steps repeat began before it, more are read.
     """
-    first = max(1, following - horizon(limits))
-    known = closed[0].step if closed else following
-    if first < known:
-        closed = [one for one in await line.steps(first) if one.step < following]
-    return Watching(budgets, limits, closed)
+    reach = horizon(limits)
+    while True:
+        first = max(1, following - reach)
+        known = closed[0].step if closed else following
+        if first < known:
+            closed = [one for one in await line.steps(first) if one.step < following]
+        watching = Watching(budgets, limits, closed)
+        if first == 1 or not watching.cut_off:
+            return watching
+        reach *= FURTHER

@@ -79,6 +79,21 @@ def test_signals_are_recorded_and_survive_kills_and_forks(rig: Rig) -> None:
     assert rig.query("SELECT count(*) > 0 FROM forks WHERE rollout = ?", killed) == [(1,)]
 
 
+def test_a_successor_counts_what_repeats_from_where_it_began(rig: Rig) -> None:
+    script = [EDIT, *[LIST] * 27, {**LIST, "delay": 1.5}, LIST, do("finish")]
+    rollout = rig.rollout(script, environment="workstation", task=TASK, files=FILES)
+    worker = rig.work(rollout)
+    rig.until(lambda: closed(rig, rollout) >= 28, why="it repeats itself for longer than a window")
+    rig.kill(worker, rollout)
+    rig.run(rollout)
+    told = {
+        step: reasons.get("repeated_action", "") for step, _, reasons in signals(rig.steps(rollout))
+    }
+    assert told[3] == ""
+    assert [told[step].split(" times")[0] for step in (4, 28, 29, 30)] == ["3", "27", "28", "29"]
+    assert rig.query("SELECT count(*) > 0 FROM forks WHERE rollout = ?", rollout) == [(1,)]
+
+
 def closed(rig: Rig, rollout: str) -> int:
     ((steps,),) = rig.query("SELECT steps FROM rollouts WHERE id = ?", rollout)
     return int(steps)

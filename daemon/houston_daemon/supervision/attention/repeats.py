@@ -5,13 +5,15 @@ sleep between, an action counts as repeated only where it showed the same every 
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import islice, pairwise
 
 from houston_daemon.supervision.attention.window import (
     EVALUATION,
     HARMLESS,
     THINKING,
     WAITING,
+    Run,
     StepSeen,
     Window,
     cut,
@@ -22,12 +24,30 @@ _LEAST = 2
 """Doing something once is no repetition, whatever the task says."""
 
 
+def followed(step: StepSeen, before: Sequence[StepSeen]) -> StepSeen:
+    """`step`, with how long what it does has gone on. before: steps before it, the newest last."""
+    if not step.acts:
+        return step
+    acting = list(islice((one for one in reversed(before) if one.acts), 2))
+    first, second = (_run(step, acting, turn) for turn in (1, 2))
+    return replace(step, runs=(first, second))
+
+
+def _run(step: StepSeen, acting: Sequence[StepSeen], turn: int) -> Run:
+    """acting: the steps before it that act, the newest first."""
+    if len(acting) < turn or acting[turn - 1].action != step.action:
+        return Run()
+    again = acting[turn - 1]
+    alike = again.runs[turn - 1].alike + 1 if again.outcome == step.outcome else 0
+    return Run(acting[0].runs[turn - 1].same + 1, alike)
+
+
 def repeated_action(window: Window, limits: Attention) -> str:
     """The same calls with the same arguments, in a row or in turn with one other action."""
     times, now = limits.repeated_actions, window.now
-    if times < _LEAST or now.sleeps or not now.calls:
+    if times < _LEAST or not now.acts:
         return ""
-    acting = [n for n, step in enumerate(window.steps) if step.calls and not step.sleeps]
+    acting = [n for n, step in enumerate(window.steps) if step.acts]
     for turn, length in ((1, times), (2, 2 * times - 1)):
         if len(acting) < length:
             return ""
@@ -35,8 +55,10 @@ def repeated_action(window: Window, limits: Attention) -> str:
         again, others = steps[::-turn], steps[-turn:0:-turn]
         if _same(again) and _same(others) and not _patient(again, window.steps[acting[-length] :]):
             how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].words}"
-            moved = "" if _moved(again) else ", with the same outcome"
-            return f"{times} times {how}{moved}: {_words(now)}"
+            run = now.runs[turn - 1]
+            count = (run.same + 2 * turn - 1) // turn
+            moved = ", with the same outcome" if run.alike + 1 >= count else ""
+            return f"{count} times {how}{moved}: {_words(now)}"
     return ""
 
 
@@ -85,7 +107,7 @@ def _same(steps: Sequence[StepSeen]) -> bool:
 
 def _moved(steps: Sequence[StepSeen]) -> bool:
     """Whether what they showed differs."""
-    return len({tuple(call.outcome for call in step.calls) for step in steps}) > 1
+    return len({step.outcome for step in steps}) > 1
 
 
 def _patient(again: Sequence[StepSeen], span: Sequence[StepSeen]) -> bool:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
+from houston_daemon.supervision.attention import repeats, wrong
 from houston_daemon.supervision.attention.catalog import chosen, signals
 from houston_daemon.supervision.attention.window import (
     Left,
@@ -26,15 +27,30 @@ class Watch:
         self._limits = limits
         self._signals = chosen(limits.signals)
         self._steps: deque[StepSeen] = deque(maxlen=horizon(limits))
+        self._taken, self._acting = 0, 0
+        """Steps that were taken, and those of them that acted."""
         for record in records:
             self.again(record)
 
     def again(self, record: StepRecord) -> None:
         """Take a step that the journal has already; an open one is left out."""
         if (step := of_record(record)) is not None:
-            self._steps.append(step)
+            self._take(step)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether what the last steps have in common may have begun before the first taken."""
+        if not self._steps:
+            return False
+        last = next((step for step in reversed(self._steps) if step.acts), self._steps[-1])
+        repeats_all = any(run.same + turn >= self._acting for turn, run in enumerate(last.runs, 1))
+        return repeats_all or self._steps[-1].failing >= self._taken
+
+    def _take(self, step: StepSeen) -> None:
+        self._steps.append(wrong.followed(repeats.followed(step, self._steps), self._steps))
+        self._taken, self._acting = self._taken + 1, self._acting + step.acts
 
     def step(self, step: StepSeen, left: Left) -> dict[str, str]:
         """Take a step that closes now; its signals with their reasons."""
-        self._steps.append(step)
+        self._take(step)
         return signals(Window(tuple(self._steps), left), self._limits, self._signals)

@@ -6,7 +6,7 @@ From records to views; it keeps no text of an observation, only a hash of it.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,15 @@ class CallSeen:
         return self.name, msgspec.json.encode(self.arguments, order="deterministic")
 
 
+class Run(NamedTuple):
+    """How long it has gone on, up to one step, that steps which act do the same again."""
+
+    same: int = 0
+    """Steps that did what a certain number of acting steps before them did."""
+    alike: int = 0
+    """Of those that did just this action: how many showed the same, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepSeen:
     """One closed step."""
@@ -61,6 +70,21 @@ class StepSeen:
     """Whether a person stopped its sample."""
     added: int = 0
     """Calls at its end that the loop made, not the agent: the last evaluation of a rollout."""
+    runs: tuple[Run, Run] = (Run(), Run())
+    """The same as the acting step before, and as the second before; counted by `repeats.followed`,
+    from before the window, too."""
+    failing: int = 0
+    """Steps in a row up to this one in which something went wrong; counted by `wrong.followed`."""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it did something else than sleep."""
+        return bool(self.calls) and not self.sleeps
+
+    @property
+    def outcome(self) -> tuple[bytes, ...]:
+        """Equal for steps that showed the same."""
+        return tuple(call.outcome for call in self.calls)
 
     @property
     def action(self) -> tuple[tuple[str, bytes], ...]:

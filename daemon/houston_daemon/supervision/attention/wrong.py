@@ -3,6 +3,9 @@
 Each takes the window and the task's thresholds and gives its reason, empty where it does not hold.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from houston_daemon.supervision.attention.window import StepSeen, Window
 from houston_shared.task import Attention
 
@@ -33,13 +36,16 @@ def forged_tag(window: Window, _: Attention) -> str:
     return f"{what} of a person's tag in what {found[0].words} showed"
 
 
+def followed(step: StepSeen, before: Sequence[StepSeen]) -> StepSeen:
+    """`step`, with how long it has gone wrong. before: the steps before it, the newest last."""
+    return (
+        replace(step, failing=before[-1].failing + 1 if before else 1) if _problem(step) else step
+    )
+
+
 def error_streak(window: Window, limits: Attention) -> str:
     """Several steps in a row in which a call failed or no action could be read."""
-    streak = 0
-    for step in reversed(window.steps):
-        if not _problem(step):
-            break
-        streak += 1
+    streak = window.now.failing
     if not limits.error_streak or streak < limits.error_streak:
         return ""
     return f"something went wrong in {streak} steps in a row; now {_problem(window.now)}"
