@@ -1,4 +1,4 @@
-"""A console whose terminal is closed leaves, though no signal tells it, and keeps the draft.
+"""A console on a terminal that was handed to it: what it needs of one, and that it leaves with it.
 
 Only a terminal that controls a process sends it SIGHUP; one that was handed to it sends nothing.
 """
@@ -12,8 +12,10 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.console.homes import HomeBuilder
 
@@ -32,7 +34,9 @@ def _until(reached: Callable[[], bool], why: str) -> None:
         time.sleep(0.02)
 
 
-def test_a_console_without_a_terminal_leaves(builder: HomeBuilder, tmp_path: Path) -> None:
+@contextmanager
+def _console(builder: HomeBuilder, folder: Path, **streams: Any) -> Iterator["Terminal"]:
+    """`houston console r`; streams: those that are not the terminal."""
     with builder.bulk():
         builder.start("r")
         builder.whole("r", 1, "I look at what there is.")
@@ -40,35 +44,61 @@ def test_a_console_without_a_terminal_leaves(builder: HomeBuilder, tmp_path: Pat
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "houston_shared.command", "console", "r"],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
+        **{"stdin": slave, "stdout": slave, "stderr": slave, **streams},
         env={
             **os.environ,
             "HOUSTON_HOME": str(builder.home.path),
-            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "XDG_STATE_HOME": str(folder / "state"),
             "TERM": "xterm-256color",
         },
         start_new_session=True,  # and so without a terminal that controls it
     )
     os.close(slave)
-    seen = bytearray()
+    try:
+        yield Terminal(master, process, bytearray())
+    finally:
+        process.kill()
+        process.wait()
 
+
+class Terminal(NamedTuple):
+    """A terminal and the console on it."""
+
+    master: int
+    process: subprocess.Popen[bytes]
+    seen: bytearray
+
+    def shows(self, text: bytes) -> bool:
+        self.seen.extend(_read(self.master))
+        return text in self.seen
+
+
+def test_a_console_without_a_terminal_leaves(builder: HomeBuilder, tmp_path: Path) -> None:
     def kept() -> bool:
         drafts = (tmp_path / "state").rglob("drafts/*")
         return any(DRAFT in one.read_text() for one in drafts)
 
-    def shows(text: bytes) -> bool:
-        seen.extend(_read(master))
-        return text in seen
-
-    try:
-        _until(lambda: shows(b"I look at what"), "the step shows")
-        os.write(master, b"5" + DRAFT.encode())
-        _until(lambda: shows(b"half") and kept(), "the draft is kept")
-        os.close(master)
-        assert process.wait(SECONDS) == 0
+    with _console(builder, tmp_path) as terminal:
+        _until(lambda: terminal.shows(b"I look at what"), "the step shows")
+        os.write(terminal.master, b"5" + DRAFT.encode())
+        _until(lambda: terminal.shows(b"half") and kept(), "the draft is kept")
+        os.close(terminal.master)
+        assert terminal.process.wait(SECONDS) == 0
         assert kept()
-    finally:
-        process.kill()
-        process.wait()
+
+
+def test_stderr_may_go_to_a_file(builder: HomeBuilder, tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    with errors.open("wb") as file, _console(builder, tmp_path, stderr=file) as terminal:
+        _until(lambda: terminal.shows(b"I look at what"), "the step shows")
+        os.write(terminal.master, b"q")
+        assert terminal.process.wait(SECONDS) == 0
+        assert errors.read_bytes() == b""
+
+
+def test_stdout_has_to_be_a_terminal(builder: HomeBuilder, tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    with shown.open("wb") as file, _console(builder, tmp_path, stdout=file) as terminal:
+        _until(lambda: terminal.shows(b"The console needs a terminal"), "it says so")
+        assert terminal.process.wait(SECONDS) == 2
+        assert shown.read_bytes() == b""

@@ -53,7 +53,7 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
         asyncio.run(draw(loaded, rollout, path, _size(parsed.size), keys))
         out.note(f"wrote {path}")
         return int(ExitCode.DONE)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):  # Textual draws on the latter
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HoustonError(
             "The console needs a terminal, and this is none.",
             "Nothing was opened.",

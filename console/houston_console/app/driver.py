@@ -13,7 +13,7 @@ import re
 import select
 import sys
 import threading
-from typing import Protocol, TextIO, runtime_checkable
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 from rich.console import Console
 from textual.drivers.linux_driver import LinuxDriver
@@ -60,7 +60,8 @@ class Presses(Protocol):
 
 
 class SafeDriver(LinuxDriver):
-    """Textual's driver behind the filter. It leaves with its terminal.
+    """Textual's driver behind the filter, on stdout: stderr is free for `2>file`, where a fault is
+    told. It leaves with its terminal.
 
     A terminal that is closed sends SIGHUP only to those that it controls. Textual would read its
     end for ever, and wait for ever to write once its queue is full.
@@ -68,6 +69,10 @@ class SafeDriver(LinuxDriver):
 
     _gone = False
     """Whether there is no terminal any more."""
+
+    def __init__(self, app: Any, **arguments: Any) -> None:
+        super().__init__(app, **arguments)
+        self._file = sys.__stdout__
 
     def start_application_mode(self) -> None:
         """As Textual's; from now on the terminal is watched, too."""
