@@ -134,15 +134,21 @@ Sit = Callable[..., AbstractAsyncContextManager[Seat]]
 def sit(tmp_path: Path) -> Sit:
     """Sit down at a console: `async with sit(home) as seat`.
 
-    Without a name at the newest rollout that runs; at_home: where somebody begins who names none.
+    Without a rollout at the newest that runs; at_home: where somebody begins who names none.
+    name: as `--as` gives it.
     """
 
     @asynccontextmanager
     async def down(
-        home: Home, rollout: str = "", size: tuple[int, int] = WIDE, at_home: bool = False
+        home: Home,
+        rollout: str = "",
+        size: tuple[int, int] = WIDE,
+        at_home: bool = False,
+        name: str = "",
     ) -> AsyncIterator[Seat]:
         named = rollout or ("" if at_home else _newest(home))
-        app = HoustonConsole(Loaded(Configuration(), home, "test"), named, tmp_path / "state")
+        loaded = Loaded(Configuration(), home, "test")
+        app = HoustonConsole(loaded, named, tmp_path / "state", name=name)
         async with app.run_test(size=size) as pilot:
             seat = Seat(app, pilot)
             watching = app.watching

@@ -135,6 +135,38 @@ async def test_a_note_is_shown_to_who_comes_next_until_it_was_seen(
         assert not seat.app.watching.since.people.display
 
 
+async def test_two_names_on_one_login_are_two_people(live: LiveStation, sit: Sit) -> None:
+    one, _ = _work(live), _work(live)
+    async with sit(live.home, one, name="ada") as seat:
+        await _is_live(seat)
+        await seat.until(lambda: seat.app.state.need(one), "judged")
+        await seat.press("c")
+        await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed")
+        await seat.press("c")
+        await seat.write("the index is stale")
+        await seat.press("enter")
+        await seat.until(lambda: _holds(live) == [(one, "")], "handed on")
+        await seat.press("K", "i")
+        await seat.write("look again")
+        await seat.press("enter")
+        said = "SELECT author, verified FROM guidance"
+        await seat.until(lambda: live.query(said) == [("ada", 0)], "said under that name")
+        judged = "SELECT author FROM verdicts"
+        await seat.until(lambda: live.query(judged) == [("ada",)], "judged under it")
+        assert "left a note" not in seat.text("#people")
+    async with sit(live.home, one, name="ben") as seat:
+        await seat.until(lambda: "ada left a note" in seat.text("#people"), "unread by ben")
+        assert "the index is stale" in seat.text("#people")
+        assert not seat.app.watching.guidance.composer.text
+        await _is_live(seat)
+        here = "SELECT name, verified FROM looks WHERE here = 1"
+        await seat.until(lambda: live.query(here) == [("ben", 0)], "seen under his name")
+    _claim(live, one, "ben")
+    _claim(live, one, "ben", note="it is not", release=True)
+    async with sit(live.home, one, name="ada") as seat:
+        await seat.until(lambda: "ben left a note" in seat.text("#people"), "unread by ada")
+
+
 def _past(live: LiveStation) -> None:
     """As if an hour had gone by since anybody looked."""
     import sqlite3

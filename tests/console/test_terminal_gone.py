@@ -17,6 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
+from houston_shared.home import Home
+from tests.console.conftest import LiveStation
 from tests.console.homes import HomeBuilder
 
 SECONDS = 60.0
@@ -35,19 +39,16 @@ def _until(reached: Callable[[], bool], why: str) -> None:
 
 
 @contextmanager
-def _console(builder: HomeBuilder, folder: Path, **streams: Any) -> Iterator["Terminal"]:
-    """`houston console r`; streams: those that are not the terminal."""
-    with builder.bulk():
-        builder.start("r")
-        builder.whole("r", 1, "I look at what there is.")
+def _console(home: Home, folder: Path, *words: str, **streams: Any) -> Iterator["Terminal"]:
+    """`houston console`; streams: those that are not the terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "houston_shared.command", "console", "r"],
+        [sys.executable, "-m", "houston_shared.command", "console", *words],
         **{"stdin": slave, "stdout": slave, "stderr": slave, **streams},
         env={
             **os.environ,
-            "HOUSTON_HOME": str(builder.home.path),
+            "HOUSTON_HOME": str(home.path),
             "XDG_STATE_HOME": str(folder / "state"),
             "TERM": "xterm-256color",
         },
@@ -59,6 +60,15 @@ def _console(builder: HomeBuilder, folder: Path, **streams: Any) -> Iterator["Te
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def home(builder: HomeBuilder) -> Home:
+    """With one rollout."""
+    with builder.bulk():
+        builder.start("r")
+        builder.whole("r", 1, "I look at what there is.")
+    return builder.home
 
 
 class Terminal(NamedTuple):
@@ -73,12 +83,12 @@ class Terminal(NamedTuple):
         return text in self.seen
 
 
-def test_a_console_without_a_terminal_leaves(builder: HomeBuilder, tmp_path: Path) -> None:
+def test_a_console_without_a_terminal_leaves(home: Home, tmp_path: Path) -> None:
     def kept() -> bool:
         drafts = (tmp_path / "state").rglob("drafts/*")
         return any(DRAFT in one.read_text() for one in drafts)
 
-    with _console(builder, tmp_path) as terminal:
+    with _console(home, tmp_path) as terminal:
         _until(lambda: terminal.shows(b"I look at what"), "the step shows")
         os.write(terminal.master, b"5" + DRAFT.encode())
         _until(lambda: terminal.shows(b"half") and kept(), "the draft is kept")
@@ -87,18 +97,29 @@ def test_a_console_without_a_terminal_leaves(builder: HomeBuilder, tmp_path: Pat
         assert kept()
 
 
-def test_stderr_may_go_to_a_file(builder: HomeBuilder, tmp_path: Path) -> None:
+def test_stderr_may_go_to_a_file(home: Home, tmp_path: Path) -> None:
     errors = tmp_path / "errors"
-    with errors.open("wb") as file, _console(builder, tmp_path, stderr=file) as terminal:
+    with errors.open("wb") as file, _console(home, tmp_path, stderr=file) as terminal:
         _until(lambda: terminal.shows(b"I look at what"), "the step shows")
         os.write(terminal.master, b"q")
         assert terminal.process.wait(SECONDS) == 0
         assert errors.read_bytes() == b""
 
 
-def test_stdout_has_to_be_a_terminal(builder: HomeBuilder, tmp_path: Path) -> None:
+def test_stdout_has_to_be_a_terminal(home: Home, tmp_path: Path) -> None:
     shown = tmp_path / "shown"
-    with shown.open("wb") as file, _console(builder, tmp_path, stdout=file) as terminal:
+    with shown.open("wb") as file, _console(home, tmp_path, stdout=file) as terminal:
         _until(lambda: terminal.shows(b"The console needs a terminal"), "it says so")
         assert terminal.process.wait(SECONDS) == 2
         assert shown.read_bytes() == b""
+
+
+def test_somebody_sits_there_under_the_name_that_they_give(
+    live: LiveStation, tmp_path: Path
+) -> None:
+    live.working().step(1)
+    with _console(live.home, tmp_path, "--as", "ben") as terminal:
+        here = "SELECT name, verified FROM looks WHERE here = 1"
+        _until(lambda: terminal.shows(b"live") and live.query(here) == [("ben", 0)], "it is known")
+        os.write(terminal.master, b"q")
+        assert terminal.process.wait(SECONDS) == 0

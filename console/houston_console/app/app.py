@@ -50,12 +50,18 @@ class HoustonConsole(App[None]):
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
-        self, loaded: Loaded, rollout: str = "", folder: Path | None = None, low: bool = False
+        self,
+        loaded: Loaded,
+        rollout: str = "",
+        folder: Path | None = None,
+        low: bool = False,
+        name: str = "",
     ) -> None:
         """rollout: the one to open, a whole id. folder: where drafts are kept (for tests).
 
         low: little is to be written to the terminal: changes are drawn once in a while, in the
-        terminal's own colours.
+        terminal's own colours. name: as who somebody sits here, where several share a login; empty
+        for the login's own.
         """
         super().__init__(driver_class=SafeDriver)
         self.error_console = last_words()
@@ -64,8 +70,8 @@ class HoustonConsole(App[None]):
         self.loaded = loaded
         self.state = ConsoleState()
         self.reader = AsyncReader(loaded.home)
-        self.outbox = Outbox(loaded.home, folder, loaded.config.console.name)
-        self.link = Link(loaded.home, self.outbox, self._linked, loaded.config.console.name)
+        self.outbox = Outbox(loaded.home, folder, name)
+        self.link = Link(loaded.home, self.outbox, self._linked, name)
         self.pump = Pump(
             loaded.home,
             self.reader,
@@ -76,7 +82,7 @@ class HoustonConsole(App[None]):
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
         self.aside = AsyncReader(loaded.home)  # for what no key waits for
-        person = myself(loaded.config.console.name)
+        person = myself(name)
         self.state.me = person.name
         self.needs = Needs(loaded.home, self.aside, person, self._judged, self._cannot_read)
         self.watching = WatchScreen(

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+from houston_console.headless import asking, options
 from houston_shared import out
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
@@ -22,8 +23,9 @@ LOW_FPS = "8"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Which rollout, or a picture."""
+    """Which rollout, under which name, or a picture."""
     parser.add_argument("rollout", nargs="?", default="", metavar="R", help="rollout to open")
+    options.speaker(parser)
     parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
     parser.add_argument(
         "--keymap", action="store_true", help="print every key, as a file to change yours in"
@@ -44,13 +46,13 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
     # Textual reads it when it is imported.
     os.environ.setdefault("TEXTUAL_FPS", LOW_FPS if parsed.low_bandwidth else FPS)
     _take_keys()
-    rollout = _resolve(parsed.rollout, loaded)
+    rollout, name = _resolve(parsed.rollout, loaded), asking.speaker(parsed, loaded)
     if parsed.picture:
         from houston_console.app.picture import draw
 
         path = Path(parsed.picture)
         keys = ["colon" if key == ":" else key for key in parsed.keys.split()]
-        asyncio.run(draw(loaded, rollout, path, _size(parsed.size), keys))
+        asyncio.run(draw(loaded, rollout, path, _size(parsed.size), keys, name))
         out.note(f"wrote {path}")
         return int(ExitCode.DONE)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -62,7 +64,7 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
         )
     from houston_console.app.app import HoustonConsole
 
-    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth)
+    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name)
     calm()
     app.run()
     return app.return_code or int(ExitCode.DONE)

@@ -18,14 +18,20 @@ _FONTS = "'Fira Code', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
 async def draw(
-    loaded: Loaded, rollout: str, path: Path, size: tuple[int, int], keys: Sequence[str] = ()
+    loaded: Loaded,
+    rollout: str,
+    path: Path,
+    size: tuple[int, int],
+    keys: Sequence[str] = (),
+    name: str = "",
 ) -> None:
     """Write what the console shows as SVG into `path`.
 
     size: columns and lines. keys: pressed before the picture is taken, named as Textual does.
+    name: who looks, where several share a login.
     Raises HoustonError when the home cannot be read.
     """
-    app = HoustonConsole(loaded, rollout)
+    app = HoustonConsole(loaded, rollout, name=name)
     async with app.run_test(size=size) as pilot:
         await app.catch_up()
         async with asyncio.timeout(SETTLE_SECONDS):
