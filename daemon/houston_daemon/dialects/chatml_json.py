@@ -42,6 +42,7 @@ class ChatmlJson:
 
     name = "chatml-json"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
+    answer_tokens: tuple[str, ...] = ()
     form = '{"thought": "…", "calls": [{"name": "…", "arguments": {…}}]}'
 
     def head(

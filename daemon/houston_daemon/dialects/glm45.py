@@ -28,6 +28,16 @@ class Glm45:
 
     name = "glm45"
     stop_tokens: tuple[str, ...] = ("<|observation|>", "<|user|>", "<|endoftext|>")
+    answer_tokens: tuple[str, ...] = (
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+    )
     form = "<tool_call>tool\n<arg_key>name</arg_key>\n<arg_value>value</arg_value>\n</tool_call>"
 
     def __init__(self, reasoning: bool = False) -> None:

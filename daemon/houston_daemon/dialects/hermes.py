@@ -22,6 +22,7 @@ class Hermes:
 
     name = "hermes"
     stop_tokens: tuple[str, ...] = ("<|im_end|>",)
+    answer_tokens: tuple[str, ...] = ("<think>", "</think>", "<tool_call>", "</tool_call>")
     form = '<tool_call>\n{"name": "tool", "arguments": {}}\n</tool_call>'
 
     opening = "<|im_start|>assistant\n"

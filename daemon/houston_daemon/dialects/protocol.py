@@ -47,6 +47,9 @@ class Dialect(Protocol):
     name: str
     stop_tokens: tuple[str, ...]
     """Special tokens that end an assistant turn; the first one closes a turn that has none."""
+    answer_tokens: tuple[str, ...]
+    """Tokens of the family's own that an answer may hold before its stop token. Any other special
+    token in an answer, or one of a tool's result, is a turn that the model forged."""
     form: str
     """One line that shows a model the form of an answer, for an answer that could not be read."""
 

@@ -87,7 +87,9 @@ def _native(
     """Calls in the engine's own form; names are checked as for any other."""
     try:
         made = [_named(call, step, index, tools) for index, call in enumerate(calls)]
-        return Action(thought=thought, calls=reading.limited(made))
+        # White space around a thought is how its server cut the answer, and no word of it: most
+        # dialects could not write it back (`training.rows.rendering`).
+        return Action(thought=thought.strip(), calls=reading.limited(made))
     except reading.Unreadable as problem:
         return Action(thought=thought, calls=(), malformed=str(problem))
 

@@ -49,6 +49,12 @@ class Tokens:
         found = self._tokenizer.token_to_id(token)
         return None if found is None else int(found)
 
+    @property
+    def special(self) -> dict[int, str]:
+        """Special tokens by id: what a template writes, and no text."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {int(id): str(token.content) for id, token in added if token.special}
+
     def count(self, text: str) -> int:
         """Tokens of content."""
         return len(self._content(text))

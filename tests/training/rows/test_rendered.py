@@ -177,7 +177,7 @@ def test_a_changed_dialect_never_trains_what_it_cannot_place(
     before = glm45.Glm45.assistant
 
     def otherwise(self: Any, thought: str, calls: Any) -> Any:
-        return [glm45.content("changed "), *before(self, thought, calls)]
+        return [glm45.template("\n"), *before(self, thought, calls)]
 
     monkeypatch.setattr(glm45.Glm45, "assistant", otherwise)
     (row,) = stage.rows(played)

@@ -8,6 +8,7 @@ import msgspec
 
 from houston_daemon.training.rows import beside
 from houston_daemon.training.rows.ruled import RuleRuns
+from houston_daemon.training.rows.soundness import FORGED, NOT_READ_BACK
 from houston_shared import rule_reasons
 from houston_shared.plural import many
 from houston_shared.secret_values import redact
@@ -108,7 +109,7 @@ def why(text: str) -> str:
     if text.startswith(_BY_RULE):
         rules = sorted(_rules(text.removeprefix(_BY_RULE).lstrip()))
         return f"{_BY_RULE} {', '.join(rules)}".rstrip()
-    for kind in ("mask: judge", "mask: human", "no action"):
+    for kind in ("mask: judge", "mask: human", "no action", FORGED, NOT_READ_BACK):
         if text.startswith(kind):
             return kind
     for kind, said in _ELSEWHERE.items():

@@ -60,7 +60,7 @@ class _Made(OneContext):
         found = _told(head_messages(self.walked.head))
         for one, _, said in self.requested(fork):
             found += self._step(one, said, name) if one else _told(said)
-        weight = closed(self.summary_weight(sample), answer(sample))
+        weight = closed(self.summary_weight(sample, self.forged(sample)), answer(sample))
         written = Message(role="assistant", content=sample.thought.strip())
         found.append(ChatMessage(written, fork.step, weight.weight, weight.why))
         return self._row(name, "summary", found)

@@ -16,6 +16,7 @@ from houston_daemon.training.rows.plan import RolloutPlan
 from houston_daemon.training.rows.rendering import Rendering
 from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
 from houston_daemon.training.rows.ruled import RuleVerdicts
+from houston_daemon.training.rows.soundness import Reserved
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Head, Thoughts
 from houston_shared.store.reader import Reader
@@ -111,4 +112,13 @@ def _rendering(plan: RolloutPlan, head: Head, options: RowOptions, own: bool) ->
     thoughts = _thoughts(plan, options)
     told = own and plan.thoughts == "strip"
     renderer = Renderer(dialect, made, thoughts)
-    return Rendering(renderer, made, own, told, options.short_tools, options.window)
+    return Rendering(
+        renderer,
+        made,
+        own,
+        told,
+        Reserved(made, dialect),
+        rendering.tools(head),
+        options.short_tools,
+        options.window,
+    )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from houston_daemon.rollout import summary
 from houston_daemon.rollout.rendering import Renderer
+from houston_daemon.training.rows import soundness
 from houston_daemon.training.rows.plan import RolloutPlan, Weight, weigh_summary
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.rows.standing import answer, weight_of
@@ -52,8 +53,17 @@ class OneContext:
 
     def weight(self, one: Standing, row: str, empty: bool) -> Weight:
         """What the answer of a step weighs in the row with this id."""
-        return weight_of(one, self.plan, self.options, row, empty)
+        said = answer(one.record.sample, one.stopped, empty, self.unfit(one))
+        return weight_of(one, said, self.plan, self.options, row)
 
-    def summary_weight(self, sample: SampleBody) -> Weight:
-        """What the summary weighs."""
-        return weigh_summary(answer(sample), self.options)
+    def unfit(self, one: Standing) -> str:
+        """Why the answer of a step may not be trained."""
+        return one.forged or ""
+
+    def summary_weight(self, sample: SampleBody, unfit: str | None) -> Weight:
+        """What the summary weighs. unfit: why it may not be trained."""
+        return weigh_summary(answer(sample, unfit=unfit or ""), self.options)
+
+    def forged(self, sample: SampleBody) -> str | None:
+        """Why the summary's ids are a forged turn, as of a step (`Standing.forged`)."""
+        return soundness.sampled(soundness.of_head(self.plan.head), sample)

@@ -109,6 +109,8 @@ class Answer(NamedTuple):
     """Whether nothing is left of it that a model wrote."""
     stopped: bool = True
     """Whether it ends with a stop token of its dialect, where that can be told."""
+    unfit: str = ""
+    """Why it may not be trained whatever was said of it (`soundness`); empty where it may."""
 
     @property
     def unended(self) -> str:
@@ -147,10 +149,10 @@ class Weight(NamedTuple):
 def weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
     """What an answer weighs in the row that trains it.
 
-    In order: a step of another rollout's rows; what a person interrupted (never trained); what is
-    empty; without masking everything else; a verdict to mask; an answer without a stop token, which
-    only a person's `keep` brings back; a verdict to keep; an answer that is no action; and last
-    what nobody judged.
+    In order: a step of another rollout's rows; what a person interrupted, what is empty, forged or
+    not read back as it was said (never trained); without masking everything else; a verdict to
+    mask; an answer without a stop token, which only a person's `keep` brings back; a verdict to
+    keep; an answer that is no action; and last what nobody judged.
     """
     weight = _weigh(step, answer, options)
     if not step.elsewhere:
@@ -166,6 +168,8 @@ def _weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
         return Weight(0.0, _WHY_INTERRUPTED, "")
     if answer.empty:
         return Weight(0.0, "the answer is empty", "")
+    if answer.unfit:
+        return Weight(0.0, answer.unfit, "")
     if not options.masking:
         return Weight(1.0, "", "")
     if given and given.verdict == "mask":
@@ -183,6 +187,8 @@ def _weigh(step: PlannedStep, answer: Answer, options: RowOptions) -> Weight:
 
 def weigh_summary(answer: Answer, options: RowOptions) -> Weight:
     """What a summary weighs that the model wrote and the rollout used."""
+    if answer.unfit:
+        return Weight(0.0, answer.unfit, "")
     if answer.unended and options.cut == "mask" and options.masking:
         return Weight(0.0, answer.unended, "")
     return Weight(1.0, "", "")

@@ -6,7 +6,7 @@ dialect writes it, with the token that closes it (GLM-4.5's `<|observation|>` to
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from houston_daemon.training.rows import tokens as ledger_rows
 from houston_daemon.training.rows.one_context import OneContext
 from houston_daemon.training.rows.plan import Answer, RolloutPlan, Weight
 from houston_daemon.training.rows.row import Kind, Row, RowOptions, Span
+from houston_daemon.training.rows.soundness import NOT_READ_BACK, Reserved, not_read_back
 from houston_daemon.training.rows.standing import answer
 from houston_daemon.training.rows.walk import Standing, Walked, summary_sample, walk
 from houston_shared.records import Head, SampleBody
@@ -38,6 +39,10 @@ class Rendering:
     and of answers that stand as they were sampled, are the ledger's."""
     told: bool
     """Whether the ledger's prompts are these contexts: it ran so, without thoughts."""
+    reserved: Reserved
+    """Tokens of the tokenizer that no answer may hold."""
+    tools: Mapping[str, ToolSpec]
+    """That the answers were to call."""
     short_tools: bool = False
     window: int = 0
 
@@ -45,7 +50,7 @@ class Rendering:
         """The head of the rows."""
         if self.own:
             return head
-        tools = [_tool(one) for one in head.tools]
+        tools = [*self.tools.values()]
         short = self.short_tools or self.renderer.shows_short(tools, self.window or None)
         return self.renderer.head(head.system, tools, head.task, short)
 
@@ -62,6 +67,30 @@ class Rendering:
             return sample.token_ids
         text = sample.thought.strip()  # the dialect writes the white space around an answer
         return self.tokens.encode(self.renderer.dialect.assistant(text, ()))
+
+    def unfit(self, one: Standing) -> str:
+        """Why the answer of a step may not be trained as it was rendered."""
+        sample, ids = one.record.sample, one.entry.ids[: one.entry.answer]
+        if one.forged or (sample.token_ids is not None and not one.entry.stripped):
+            return one.forged or ""  # its ids are those that were sampled
+        thought = "" if one.entry.stripped else sample.thought
+        if one.forged is None and (why := self.reserved.written(thought, sample.calls)):
+            return why
+        text = self._without_stop(ids)
+        return not_read_back(self.renderer.dialect, text, thought, sample.calls, self.tools)
+
+    def unfit_summary(self, sample: SampleBody, forged: str | None, ids: Sequence[int]) -> str:
+        """The same of a summary. forged: as of a step; ids: as it was written."""
+        if forged or (self.own and sample.token_ids is not None):
+            return forged or ""
+        if forged is None and (why := self.reserved.written(sample.thought, ())):
+            return why
+        same = self._without_stop(ids).strip() == sample.thought.strip()
+        return "" if same else f"{NOT_READ_BACK}: another text in this dialect"
+
+    def _without_stop(self, ids: Sequence[int]) -> str:
+        ended = ids and ids[-1] in self.renderer.stops
+        return self.tokens.decode(ids[:-1] if ended else ids)
 
     def stands(self, one: Standing) -> bool:
         """Whether an answer's ids end where its entry says, also where the ledger told them."""
@@ -99,6 +128,10 @@ class _Made(OneContext):
         super().__init__(plan, options, rendering.renderer, walked)
         self._rendering = rendering
 
+    def unfit(self, one: Standing) -> str:
+        """Also where its rendering is not read back."""
+        return self._rendering.unfit(one)
+
     def context(self) -> Row:
         """The row of its actions; it ends with the last answer."""
         walked = self.walked
@@ -123,7 +156,9 @@ class _Made(OneContext):
             ids.extend(asked)
         start, written = len(ids), self._rendering.written(sample)
         ids.extend(written)
-        end, weight = start + self._own(written, answer(sample)), self.summary_weight(sample)
+        end = start + self._own(written, answer(sample))
+        unfit = self._rendering.unfit_summary(sample, self.forged(sample), written)
+        weight = self.summary_weight(sample, unfit)
         last = _span(start, end, sample, fork.step, 1, fork.sample_seq or 0, weight)
         return self._row(self.summary_name, "summary", ids, [*spans, last])
 
@@ -192,8 +227,10 @@ def _empty(sample: SampleBody) -> bool:
     return sample.token_ids is None and not sample.thought and not sample.calls
 
 
-def _tool(schema: dict[str, object]) -> ToolSpec:
-    """A tool as the head stored it in OpenAI's form."""
-    function = schema["function"]
-    assert isinstance(function, dict)
-    return ToolSpec(function["name"], function.get("description", ""), function["parameters"])
+def tools(head: Head) -> dict[str, ToolSpec]:
+    """Tools by name, from OpenAI's form in which a head stores them."""
+    functions = [one["function"] for one in head.tools]
+    return {
+        one["name"]: ToolSpec(one["name"], one.get("description", ""), one["parameters"])
+        for one in functions
+    }

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from houston_daemon.training.rows import soundness
 from houston_daemon.training.rows.plan import (
     Answer,
     PlannedContext,
@@ -22,6 +23,7 @@ from houston_daemon.training.rows.plan import (
 )
 from houston_daemon.training.rows.reading import NOTHING
 from houston_daemon.training.rows.row import Row, RowOptions
+from houston_daemon.training.rows.soundness import Reserved
 from houston_daemon.training.rows.strand import Sampled, Strand
 from houston_shared.errors import HoustonError
 from houston_shared.records import LogprobKind, SampleRole
@@ -55,11 +57,12 @@ class Body(msgspec.Struct, frozen=True):
     calls: tuple[CallBody, ...] = ()
     prompt_tokens: int | None = None
 
-    @property
-    def answer(self) -> Answer:
-        """What of it decides its weight."""
+    def answer(self, reserved: Reserved | None) -> Answer:
+        """What of it decides its weight. reserved: tokens that it may not hold."""
+        ids = self.token_ids or ()
+        unfit = reserved.forged(ids, self.finish_reason) if reserved else ""
         why = null(self.malformed, [call.error for call in self.calls])
-        return Answer(self.finish_reason, why, stopped=self._stopped)
+        return Answer(self.finish_reason, why, stopped=self._stopped, unfit=unfit)
 
     @property
     def _stopped(self) -> bool:
@@ -114,7 +117,8 @@ def summary(
     asked.open(plan.named_summary(context.number + 1), context.number)
     _follow(reader, asked, seq, body, None)
     said = body.sampled(seq, fork.step, 1, "summary")
-    asked.sampled(said, weigh_summary(body.answer, options))
+    weight = weigh_summary(body.answer(soundness.of_head(plan.head)), options)
+    asked.sampled(said, weight)
     yield from asked.rows("summary")
 
 
@@ -125,7 +129,7 @@ def _context(
     options: RowOptions,
     strand: Strand,
 ) -> Iterator[Row]:
-    part = 0
+    part, reserved = 0, soundness.of_head(plan.head)
     strand.open(plan.named(context.number), context.number)
     for step, body in _paged(reader, context.steps):
         seq = step.row.sample_seq
@@ -135,7 +139,8 @@ def _context(
             strand.open(plan.named(context.number, part), context.number, part)
         _follow(reader, strand, seq, body, context.kept_from)
         said = body.sampled(seq, step.number, step.row.attempt, "policy")
-        strand.sampled(said, weigh(step, body.answer, options), own=not step.elsewhere)
+        weight = weigh(step, body.answer(reserved), options)
+        strand.sampled(said, weight, own=not step.elsewhere)
     yield from strand.rows("react")
 
 

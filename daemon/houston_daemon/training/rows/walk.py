@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from houston_daemon.rollout.context import Context, Entry
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.resume import rebuild
+from houston_daemon.training.rows import soundness
 from houston_daemon.training.rows.plan import (
     PlannedContext,
     PlannedStep,
@@ -44,6 +45,9 @@ class Standing:
     """Number of the context that it was sampled in; of this one unless a fork kept it."""
     stopped: bool
     """Whether its ids ended with a stop token; true where that cannot be told."""
+    forged: str | None
+    """Why its sampled ids are a forged turn (`soundness`); empty when they are none, None where
+    they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ def walk(
     """
     kept: list[StepRecord] = []
     open_ended: set[int] = set()
+    forged: dict[int, str | None] = {}
+    reserved = soundness.of_head(plan.head)
     home = {step.number: context for context in plan.contexts for step in context.steps}
     where = {step.number: step for context in plan.contexts for step in context.steps}
     for context in plan.contexts:
@@ -85,6 +91,7 @@ def walk(
             found = reader.run(steps.records(plan.rollout, start, end))
             kept += [_closed(one, seen) for one in found]
             open_ended |= {one.step for one in found if not _stopped(one.sample)}
+            forged |= {one.step: soundness.sampled(reserved, one.sample) for one in found}
         fork, said = reader.run(_fork(plan.rollout, context))
         made = rebuild(renderer, head, kept, fork, said).context
         entries = made.entries[1:] if fork else made.entries
@@ -96,6 +103,7 @@ def walk(
                 entry,
                 home[record.step].number,
                 record.step not in open_ended,
+                forged[record.step],
             )
             for record, entry in zip(records, entries, strict=True)
         ]
