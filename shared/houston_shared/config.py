@@ -117,6 +117,11 @@ Theme = Literal[
 """Our own themes, then Textual's; a test of the console holds the list to what the app knows."""
 
 
+Depth = Literal["truecolor", "256", "16", "none"]
+"""How many colours a terminal shows: 16 million, or as many as it says."""
+Colors = Literal["auto", "truecolor", "256", "16", "none", 256, 16]
+
+
 class Console(Settings, frozen=True):
     """The console's defaults."""
 
@@ -124,6 +129,9 @@ class Console(Settings, frozen=True):
     """Colours: `houston-dark`, `houston-light`, `houston-colour-blind`, `houston-ansi` (the
     terminal's own sixteen), or a theme of Textual such as `nord`; a wrong name is answered with
     all of them."""
+    colors: Colors = "auto"
+    """How many colours the terminal has: `truecolor`, `256`, `16` or `none`. `auto` reads
+    `NO_COLOR`, `COLORTERM` and `TERM`; ssh does not take `COLORTERM` along."""
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 

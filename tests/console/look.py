@@ -132,7 +132,8 @@ async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str])
     with crowd.build(path) if many else build(path) as builder:
         theme = os.environ.get("THEME", Console().theme)
         loaded = Loaded(Configuration(console=Console(theme=theme)), builder.home, "defaults")
-        app = HoustonConsole(loaded, "" if many else "r-7f3a", path / "state")
+        depth = os.environ.get("DEPTH", "truecolor")
+        app = HoustonConsole(loaded, "" if many else "r-7f3a", path / "state", depth=depth)
         async with app.run_test(size=size) as pilot:
             await app.catch_up()
             await pilot.pause(0.5)

@@ -60,9 +60,9 @@ def test_old_and_new_stand_side_by_side() -> None:
         "  13  five          │  14  five",
     ]
     assert [[(one.start, one.kind) for one in row.grounds] for row in drawn[2:5]] == [
-        [(0, "-"), (21, "+")],
-        [(0, "-"), (21, "+")],
-        [(21, "+")],
+        [(5, "-"), (26, "+")],
+        [(5, "-"), (26, "+")],
+        [(26, "+")],
     ]
 
 

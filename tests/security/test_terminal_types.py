@@ -27,6 +27,7 @@ TASKS = ROOT / "daemon" / "houston_daemon" / "demo" / "tasks"
 """What agents and evaluators run, in a sandbox: no part of Houston's own programs."""
 DRAWING = {
     "console/houston_console/app/drawing/palette.py": ("Segment",),
+    "console/houston_console/app/drawing/depth.py": ("Segment",),
     "console/houston_console/app/drawing/frame.py": ("Content",),
     "console/houston_console/app/speaking/composer.py": ("Text",),
     "console/houston_console/app/driver.py": ("Console",),

@@ -6,18 +6,21 @@ Reads go through one asynchronous reader, wake-ups through `pump`, words to the 
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual import actions, events
 from textual.app import App
+from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 
 from houston_console.app.comfort import clipboard, commands
 from houston_console.app.comfort.commands import Command, Commands
 from houston_console.app.compare.screen import CompareScreen
 from houston_console.app.dialogs import Help
+from houston_console.app.drawing.depth import Quantised
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.palette import ANSI, DEFAULT, THEMES
+from houston_console.app.drawing.themes import ANSI, DEFAULT, themes
 from houston_console.app.driver import SafeDriver, last_words
 from houston_console.app.home.screen import HomeScreen
 from houston_console.app.keys import bindings
@@ -31,7 +34,7 @@ from houston_console.app.screen import HoustonScreen
 from houston_console.app.speaking.outbox import Outbox
 from houston_console.app.state import ConsoleState, LinkState
 from houston_console.app.watching import WatchScreen
-from houston_shared.config import Loaded
+from houston_shared.config import Depth, Loaded
 from houston_shared.errors import HoustonError
 from houston_shared.person import myself
 from houston_shared.safe_text import safe
@@ -56,14 +59,18 @@ class HoustonConsole(App[None]):
         folder: Path | None = None,
         low: bool = False,
         name: str = "",
+        depth: Depth = "truecolor",
     ) -> None:
         """rollout: the one to open, a whole id. folder: where drafts are kept (for tests).
 
         low: little is to be written to the terminal: changes are drawn once in a while, in the
         terminal's own colours. name: as who somebody sits here, where several share a login; empty
-        for the login's own.
+        for the login's own. depth: how many colours the terminal has.
         """
         super().__init__(driver_class=SafeDriver)
+        self._quantised = Quantised(depth)
+        self.depth: Depth = depth
+        self.no_color = depth == "none"
         self.error_console = last_words()
         self._pressed_at = -COPY_SECONDS
         self.animation_level = "none"
@@ -101,7 +108,7 @@ class HoustonConsole(App[None]):
 
     async def on_mount(self) -> None:
         """Colours first, then everything that goes on for ever."""
-        for theme in THEMES:
+        for theme in themes(self.depth):
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
         given = wanted if wanted in self.available_themes else DEFAULT
@@ -110,6 +117,14 @@ class HoustonConsole(App[None]):
             self.run_worker(task, group="background")
         self.install_screen(self.at_home, "home")
         self.set_interval(1.0, self._say)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line passes before it is drawn: the colours that the terminal has.
+
+        Textual's own shades of grey for NO_COLOR are left out: a terminal shows them as colours.
+        """
+        kept = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        return [*kept, self._quantised]
 
     async def on_unmount(self) -> None:
         """Let go of files and sockets."""

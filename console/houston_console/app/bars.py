@@ -44,7 +44,7 @@ class Bar(Widget):
         """The line."""
         if y >= len(self._lines) or not self._lines[y]:
             return blank(self.size.width, self.rich_style)
-        colours = palette(self.app.theme_variables)
+        colours = palette(self.app.current_theme, self.app.theme_variables)
         return colours.strip(self._lines[y], self.size.width, self.rich_style)
 
 

@@ -7,10 +7,11 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 from houston_console.headless import asking, options
 from houston_shared import out
-from houston_shared.config import Loaded
+from houston_shared.config import Colors, Loaded
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
@@ -33,6 +34,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--low-bandwidth", action="store_true", help="draw rarely and with few colours"
     )
+    parser.add_argument(
+        "--colors",
+        choices=[name for name in get_args(Colors) if isinstance(name, str)],
+        help="how many the terminal has, else [console] colors, which is read from TERM at first",
+    )
     parser.add_argument("--size", default=SIZE, help=f"of the picture, default {SIZE}")
     parser.add_argument(
         "--keys", default="", metavar="KEYS", help='pressed before the picture, as in ": 6 enter"'
@@ -45,14 +51,18 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
         return _print_keymap()
     # Textual reads it when it is imported.
     os.environ.setdefault("TEXTUAL_FPS", LOW_FPS if parsed.low_bandwidth else FPS)
+    os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # nothing is rounded after our own filter
     _take_keys()
     rollout, name = _resolve(parsed.rollout, loaded), asking.speaker(parsed, loaded)
+    wanted: Colors = parsed.colors or loaded.config.console.colors
     if parsed.picture:
+        from houston_console.app.drawing.depth import chosen
         from houston_console.app.picture import draw
 
         path = Path(parsed.picture)
         keys = ["colon" if key == ":" else key for key in parsed.keys.split()]
-        asyncio.run(draw(loaded, rollout, path, _size(parsed.size), keys, name))
+        colours = chosen("truecolor" if wanted == "auto" else wanted, os.environ)
+        asyncio.run(draw(loaded, rollout, path, _size(parsed.size), keys, name, colours))
         out.note(f"wrote {path}")
         return int(ExitCode.DONE)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -63,8 +73,10 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
             ExitCode.USAGE,
         )
     from houston_console.app.app import HoustonConsole
+    from houston_console.app.drawing.depth import chosen
 
-    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name)
+    colours = chosen(wanted, os.environ)
+    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=colours)
     calm()
     app.run()
     return app.return_code or int(ExitCode.DONE)

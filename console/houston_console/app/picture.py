@@ -7,7 +7,7 @@ from pathlib import Path
 
 from houston_console.app.app import HoustonConsole
 from houston_console.app.transcript.transcript import Transcript
-from houston_shared.config import Loaded
+from houston_shared.config import Depth, Loaded
 
 SETTLE_SECONDS = 5.0
 """How long at most until the first read is on the screen."""
@@ -24,14 +24,15 @@ async def draw(
     size: tuple[int, int],
     keys: Sequence[str] = (),
     name: str = "",
+    depth: Depth = "truecolor",
 ) -> None:
     """Write what the console shows as SVG into `path`.
 
     size: columns and lines. keys: pressed before the picture is taken, named as Textual does.
-    name: who looks, where several share a login.
+    name: who looks, where several share a login. depth: the colours that it may have.
     Raises HoustonError when the home cannot be read.
     """
-    app = HoustonConsole(loaded, rollout, name=name)
+    app = HoustonConsole(loaded, rollout, name=name, depth=depth)
     async with app.run_test(size=size) as pilot:
         await app.catch_up()
         async with asyncio.timeout(SETTLE_SECONDS):

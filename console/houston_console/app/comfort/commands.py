@@ -15,7 +15,7 @@ from textual.widgets import Input
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span, spread
-from houston_console.app.drawing.palette import THEMES
+from houston_console.app.drawing.themes import THEMES
 from houston_console.app.keys import Area, chain, of
 from houston_console.app.one_line import OneLine
 from houston_shared.store.queries.rollouts import Rollout

@@ -62,7 +62,7 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
     def palette(self) -> Palette:
         """Styles of the theme that is on."""
         if self._palette is None:
-            self._palette = palette(self.app.theme_variables)
+            self._palette = palette(self.app.current_theme, self.app.theme_variables)
         return self._palette
 
     def notify_style_update(self) -> None:

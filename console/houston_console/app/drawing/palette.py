@@ -1,102 +1,19 @@
-"""Colours: themes of our own, and what each tone looks like in whatever theme is on.
+"""What each tone looks like in whatever theme is on.
 
 Every state is also told by a glyph, so that no meaning depends on a colour.
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.strip import Strip
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import Theme
 
 from houston_console.app.drawing.lines import Line, Span, Tone
-
-DARK = Theme(
-    name="houston-dark",
-    primary="#7aa6da",
-    secondary="#8d99a8",
-    accent="#e8b45a",
-    success="#86b88a",
-    warning="#dba35f",
-    error="#e07f7a",
-    foreground="#d3d8de",
-    background="#12161b",
-    surface="#161b21",
-    panel="#1f262e",
-    dark=True,
-    variables={
-        "border": "#2f3842",
-        "scrollbar": "#2b333d",
-        "scrollbar-hover": "#3a4550",
-        "scrollbar-active": "#4a5866",
-        "scrollbar-background": "#161b21",
-        "scrollbar-background-hover": "#161b21",
-        "scrollbar-background-active": "#161b21",
-        "scrollbar-corner-color": "#161b21",
-    },
-)
-LIGHT = Theme(
-    name="houston-light",
-    primary="#2f5f98",
-    secondary="#5f6b78",
-    accent="#9a5b00",
-    success="#2e7038",
-    warning="#8f5a0a",
-    error="#b3352f",
-    foreground="#22282f",
-    background="#f4f5f6",
-    surface="#fbfbfb",
-    panel="#e6e9ec",
-    dark=False,
-    variables={"border": "#c3c9d0"},
-)
-COLOUR_BLIND = Theme(
-    name="houston-colour-blind",
-    primary="#56b4e9",
-    secondary="#9aa4ae",
-    accent="#f0e442",
-    success="#3fb8a0",
-    warning="#e69f00",
-    error="#e8833a",
-    foreground="#dfe3e8",
-    background="#10141a",
-    surface="#141920",
-    panel="#1e252d",
-    dark=True,
-    variables=DARK.variables,
-)
-"""Colours of Okabe and Ito, that people tell apart who see no red or no green: what went well is
-bluish green, what failed is vermilion; lightened until they can be read on the ground."""
-_TERMINALS = BUILTIN_THEMES["ansi-dark"]
-ANSI = Theme(
-    name="houston-ansi",
-    primary="ansi_blue",
-    secondary="ansi_cyan",
-    accent="ansi_magenta",
-    success="ansi_green",
-    warning="ansi_yellow",
-    error="ansi_red",
-    foreground="ansi_default",
-    background="ansi_default",
-    surface="ansi_default",
-    panel="ansi_default",
-    boost="ansi_default",
-    dark=True,
-    ansi=True,
-    variables={
-        **_TERMINALS.variables,
-        "border": "ansi_bright_black",
-        "scrollbar": "ansi_bright_black",
-        "scrollbar-background": "ansi_default",
-        "scrollbar-corner-color": "ansi_default",
-    },
-)
-"""The sixteen colours of the terminal itself, whichever they are, on its own ground."""
-THEMES = (DARK, LIGHT, COLOUR_BLIND, ANSI)
-DEFAULT = DARK.name
-
+from houston_console.app.drawing.themes import HoustonTheme
 
 GROUND = 0.14
 """How much of its colour a ground behind text has."""
@@ -123,7 +40,7 @@ class Palette:
     def strip(self, parts: Line, width: int, base: Style, over: Style | None = None) -> Strip:
         """A line as what Textual draws, `width` cells; `over` lies under the tones."""
         ground = base + over if over else base
-        if over and over.reverse:  # swapped one by one, its colours would be a row of blocks
+        if over and (over.reverse or over.color):  # nothing else can be read on it
             segments = [Segment(part.text, ground) for part in parts]
         else:
             segments = [Segment(part.text, ground + self._style(part)) for part in parts]
@@ -141,8 +58,27 @@ def blank(width: int, style: Style) -> Strip:
     return Strip([Segment(" " * width, style)])
 
 
-def palette(variables: dict[str, str]) -> Palette:
-    """The palette for a theme's CSS variables (`App.theme_variables`)."""
+def palette(theme: Theme, variables: dict[str, str]) -> Palette:
+    """The palette of a theme; variables: its CSS variables (`App.theme_variables`).
+
+    What the theme does not say itself is mixed of its colours.
+    """
+    given = theme.styles if isinstance(theme, HoustonTheme) else {}
+    own = {name: Style.parse(text) for name, text in given.items()}
+    mixed = _mixed(variables)
+    tones: dict[Tone, Style] = {tone: own.get(tone, mixed.tones[tone]) for tone in get_args(Tone)}
+    return Palette(
+        tones=tones,
+        cursor=own.get("cursor", mixed.cursor),
+        cursor_away=own.get("cursor_away", mixed.cursor_away),
+        hit=own.get("hit", mixed.hit),
+        added=own.get("added_ground", mixed.added),
+        removed=own.get("removed_ground", mixed.removed),
+    )
+
+
+def _mixed(variables: dict[str, str]) -> Palette:
+    """A palette of a theme's main colours."""
     colour = {
         name: Color.parse(variables[name])
         for name in (
@@ -201,7 +137,7 @@ def palette(variables: dict[str, str]) -> Palette:
         cursor_away=Style(underline=True)
         if own
         else Style(bgcolor=ground.blend(text, 0.08).rich_color),
-        hit=Style(color="black", bgcolor="yellow")
+        hit=Style(color="black", bgcolor="yellow", bold=True, underline=True)
         if own
         else Style(color=ground.rich_color, bgcolor=colour["accent"].rich_color),
         added=_ground(ground, colour["success"]),

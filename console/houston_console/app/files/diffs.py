@@ -101,7 +101,7 @@ def unified(found: Sequence[Row], width: int) -> list[Drawn]:
     drawn: list[Drawn] = []
     for row in found:
         for part in _half(row, row.number, width):
-            grounds = (Stretch(0, width, row.kind),) if row.kind in "+-" else ()
+            grounds = (Stretch(NUMBER, width, row.kind),) if row.kind in "+-" else ()
             drawn.append(Drawn(part, grounds))
     return drawn
 
@@ -115,7 +115,8 @@ def _on_ground(drawn: Drawn, width: int) -> Line:
     if not drawn.grounds:
         return drawn.line
     kind: Ground = "+" if drawn.grounds[0].kind == "+" else "-"
-    return tuple(part._replace(ground=kind) for part in spread(drawn.line, (), width))
+    number, *code = spread(drawn.line, (), width)
+    return (number, *(part._replace(ground=kind) for part in code))
 
 
 def split(found: Sequence[Row], width: int) -> list[Drawn]:
@@ -129,8 +130,12 @@ def split(found: Sequence[Row], width: int) -> list[Drawn]:
         one = _half(left, left.old if left.kind == " " else left.number, half) if left else []
         two = _half(right, right.number, half) if right else []
         grounds = (
-            *((Stretch(0, half, "-"),) if left and left.kind == "-" else ()),
-            *((Stretch(half + 1, 2 * half + 1, "+"),) if right and right.kind == "+" else ()),
+            *((Stretch(NUMBER, half, "-"),) if left and left.kind == "-" else ()),
+            *(
+                (Stretch(half + 1 + NUMBER, 2 * half + 1, "+"),)
+                if right and right.kind == "+"
+                else ()
+            ),
         )
         for a, b in zip_longest(one, two, fillvalue=()):
             gap = Span(SafeText(" " * (half - width_of(a))))

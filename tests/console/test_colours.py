@@ -1,0 +1,297 @@
+"""In 256 and in 16 colours, and without any: what differs in meaning differs, and can be read.
+
+The 256 are the same in all terminals; what the 16 look like is the terminal's, so that the least
+contrast among five of them counts.
+"""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from itertools import combinations
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from rich.color import EIGHT_BIT_PALETTE, Color, ColorSystem, ColorType
+from rich.style import Style
+from textual.app import App
+from textual.color import Color as TextualColor
+from textual.strip import Strip
+from textual.theme import Theme
+
+from houston_console.app.drawing.depth import cube, depth, quantised
+from houston_console.app.drawing.lines import Tone
+from houston_console.app.drawing.palette import Palette, palette
+from houston_console.app.drawing.themes import themes
+from houston_shared.config import Depth
+from houston_shared.config import Theme as ThemeName
+from tests.console.look import build
+
+TERMINALS = {
+    "linux": "000000 aa0000 00aa00 aa5500 0000aa aa00aa 00aaaa aaaaaa"
+    " 555555 ff5555 55ff55 ffff55 5555ff ff55ff 55ffff ffffff",
+    "xterm": "000000 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd e5e5e5"
+    " 7f7f7f ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff ffffff",
+    "windows": "0c0c0c c50f1f 13a10e c19c00 0037da 881798 3a96dd cccccc"
+    " 767676 e74856 16c60c f9f1a5 3b78ff b4009e 61d6d6 f2f2f2",
+    "macos": "000000 990000 00a600 999900 0000b2 b200b2 00a6b2 bfbfbf"
+    " 666666 e60000 00d900 e6e600 0000ff e600e6 00e6e6 e6e6e6",
+    "gnome": "171421 c01c28 26a269 a2734c 12488b a347ba 2aa1b3 d0cfcc"
+    " 5e5c64 f66151 33d17a e9ad0c 2a7bde c061cb 33c7de ffffff",
+}
+"""The sixteen colours of well-known terminals."""
+TEXT, BORDER, DIM_16, BRIGHT_RED = 4.5, 3.0, 3.95, 4.35
+"""Least contrast of text and of borders (WCAG 2, AA). bright_black on white has 4.0 in xterm, and
+bright_red on black 4.36 on a Mac: there is no nearer colour among 16."""
+FAINT: set[Tone] = {"dim", "faint", "number", "code_comment"}
+CODE: set[Tone] = {tone for tone in get_args(Tone) if tone.startswith("code_")}
+ON_GROUNDS: set[Tone] = {"text", "added", "removed"} | CODE
+TOLD_APART: tuple[Tone, ...] = ("text", "error", "warning", "success", "guidance_text", "dim")
+OURS = ("houston-dark", "houston-light", "houston-colour-blind")
+SECONDS = 60.0
+ENVIRONMENTS: dict[str, tuple[dict[str, str], Depth]] = {
+    "ssh from most terminals": ({"TERM": "xterm-256color"}, "256"),
+    "in tmux": ({"TERM": "screen-256color"}, "256"),
+    "tmux as it comes": ({"TERM": "screen"}, "16"),
+    "the console of Linux": ({"TERM": "linux"}, "16"),
+    "an old xterm": ({"TERM": "xterm"}, "16"),
+    "a terminal that says so": ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "truecolor"),
+    "another word for it": ({"TERM": "xterm", "COLORTERM": "24bit"}, "truecolor"),
+    "known by its name": ({"TERM": "alacritty"}, "truecolor"),
+    "kitty": ({"TERM": "xterm-kitty"}, "truecolor"),
+    "by its description": ({"TERM": "xterm-direct"}, "truecolor"),
+    "no terminal is named": ({}, "none"),
+    "dumb": ({"TERM": "dumb", "COLORTERM": "truecolor"}, "none"),
+    "a real one": ({"TERM": "vt220"}, "none"),
+    "who wants none": ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "none"),
+    "an empty wish is none": ({"TERM": "xterm-256color", "NO_COLOR": ""}, "256"),
+}
+
+
+@pytest.mark.parametrize("environment, expected", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_how_many_colours_a_terminal_has(environment: dict[str, str], expected: Depth) -> None:
+    assert depth(environment) == expected
+
+
+@pytest.mark.parametrize("number", range(16, 256))
+def test_the_256_are_what_xterm_shows(number: int) -> None:
+    assert cube(number) == EIGHT_BIT_PALETTE[number].hex
+    mapped = quantised(Style(color=cube(number)), "256").color
+    assert mapped is not None and EIGHT_BIT_PALETTE[mapped.number or 0].hex == cube(number)
+
+
+def _theme(name: str, colours: Depth) -> Theme:
+    (found,) = (one for one in themes(colours) if one.name == name)
+    return found
+
+
+def _palette(theme: Theme) -> Palette:
+    return palette(theme, {**theme.to_color_system().generate(), **theme.variables})
+
+
+def _sgr(style: Style, colours: Depth) -> str:
+    """What is written to the terminal for a style."""
+    return Strip.render_ansi(quantised(style, colours), ColorSystem.TRUECOLOR)
+
+
+def _contrast(text: Color | None, ground: Color | None) -> float:
+    """The least of all terminals."""
+    assert text is not None and ground is not None
+    shown = [(_hex(text, which), _hex(ground, which)) for which in TERMINALS]
+    pairs = [[TextualColor.parse(code) for code in pair] for pair in shown]
+    return min(_ratio(*pair) for pair in pairs)
+
+
+def _hex(colour: Color, terminal: str) -> str:
+    if colour.type == ColorType.STANDARD:
+        return f"#{TERMINALS[terminal].split()[colour.number or 0]}"
+    if colour.type == ColorType.EIGHT_BIT:
+        return cube(colour.number or 0)
+    return colour.get_truecolor().hex
+
+
+def _ratio(first: TextualColor, second: TextualColor) -> float:
+    low, high = sorted(_luminance(one) for one in (first, second))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: TextualColor) -> float:
+    """WCAG 2.2, relative luminance."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour.normalized
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _parsed(theme: Theme, role: str) -> Color:
+    text = {**theme.to_color_system().generate(), **theme.variables}[role]
+    return TextualColor.parse(text).rich_color
+
+
+def _grounds(theme: Theme, made: Palette, tone: Tone) -> dict[str, Style]:
+    """By name, what a tone may lie on."""
+    found = {one: Style(bgcolor=_parsed(theme, one)) for one in ("surface", "background", "panel")}
+    found |= {"cursor": made.cursor, "cursor_away": made.cursor_away}
+    if tone in ON_GROUNDS:
+        found |= {"added": made.added} if tone != "removed" else {}
+        found |= {"removed": made.removed} if tone != "added" else {}
+    return found
+
+
+@pytest.mark.parametrize("colours", ["256", "16"])
+@pytest.mark.parametrize("name", OURS)
+def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: Depth) -> None:
+    theme = _theme(name, colours)
+    made, low = _palette(theme), {}
+    base = Style(bgcolor=_parsed(theme, "surface"))
+    for tone in get_args(Tone):
+        for where, ground in _grounds(theme, made, tone).items():
+            # A ground with a colour of its own takes the place of the tone's.
+            style = base + made.tones[tone] + ground
+            least = TEXT
+            if colours == "16":
+                least = DIM_16 if tone in FAINT and not theme.dark else BRIGHT_RED
+            ratio = _contrast(style.color, style.bgcolor)
+            if ratio < least:
+                low[tone, where] = round(ratio, 2)
+    assert not low
+
+
+@pytest.mark.parametrize("colours", ["256", "16"])
+@pytest.mark.parametrize("name", OURS)
+def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: Depth) -> None:
+    theme = _theme(name, colours)
+    made = _palette(theme)
+    for role in ("border", "primary"):
+        for ground in ("surface", "background"):
+            assert _contrast(_parsed(theme, role), _parsed(theme, ground)) >= BORDER, (role, ground)
+    assert _contrast(made.hit.color, made.hit.bgcolor) >= TEXT
+    for what in ("input-cursor", "input-selection", "screen-selection"):
+        text, ground = (_parsed(theme, f"{what}-{side}") for side in ("foreground", "background"))
+        assert _contrast(text, ground) >= TEXT, what
+        assert quantised(Style(bgcolor=ground), colours).bgcolor != _parsed(theme, "surface"), what
+
+
+@pytest.mark.parametrize("colours", ["256", "16"])
+@pytest.mark.parametrize("name", get_args(ThemeName))
+def test_what_differs_in_meaning_is_written_differently(name: str, colours: Depth) -> None:
+    found = [one for one in themes(colours) if one.name == name]
+    theme = found[0] if found else App().available_themes[name]  # the terminal's own colours
+    made = _palette(theme)
+    plain = Style(bgcolor=_parsed(theme, "surface"))
+    pairs = [(made.added, made.removed), (made.tones["added"], made.tones["removed"])]
+    pairs += combinations((plain, made.cursor, made.cursor_away), 2)
+    pairs += [(plain, made.added), (plain, made.removed), (made.hit, made.cursor)]
+    border, focused = (Style(color=_parsed(theme, role)) for role in ("border", "primary"))
+    pairs += [(border, Style(color=plain.bgcolor))]
+    pairs += combinations([made.tones[tone] for tone in TOLD_APART[:4]], 2)
+    if name.startswith("houston"):
+        pairs += [(border, focused)]
+        pairs += combinations([made.tones[tone] for tone in TOLD_APART], 2)
+    alike = [(str(a), str(b)) for a, b in pairs if _sgr(a, colours) == _sgr(b, colours)]
+    assert not alike
+
+
+class Terminal:
+    """A real terminal with the console in it; keeps every byte that was written."""
+
+    def __init__(self, home: Path, state: Path, *words: str, **variables: str) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        inherited = {k: v for k, v in os.environ.items() if k not in ("COLORTERM", "NO_COLOR")}
+        own = {"HOUSTON_HOME": str(home), "XDG_STATE_HOME": str(state)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "houston_shared.command", "console", "r-7f3a", *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**inherited, **own, **variables},
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.seen = b""
+
+    def until(self, text: bytes) -> None:
+        end = time.monotonic() + SECONDS
+        while text not in self.seen:
+            assert time.monotonic() < end, f"no {text!r} in {self.seen[-2000:]!r}"
+            if select.select([self._master], [], [], 0.1)[0]:
+                self.seen += os.read(self._master, 1 << 16)
+
+    def colours(self) -> set[str]:
+        """Every colour that was set: `38;5;114`, `92`, `48;2;1;2;3`."""
+        found: set[str] = set()
+        for codes in re.findall(rb"\x1b\[([0-9;]*)m", self.seen):
+            found |= set(re.findall(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", codes.decode()))
+            rest = re.sub(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", "", codes.decode())
+            found |= {code for code in rest.split(";") if re.fullmatch("[349][0-7]|10[0-7]", code)}
+        return found
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+def _written(tmp_path: Path, *words: str, **variables: str) -> set[str]:
+    """The colours that the console writes, once a diff shows."""
+    with build(tmp_path) as builder:
+        terminal = Terminal(builder.home.path, tmp_path / "state", *words, **variables)
+        try:
+            terminal.until(b"counts.pop")
+            return terminal.colours()
+        finally:
+            terminal.close()
+
+
+TEN_X = {f"{tens}{ones}" for tens in (3, 4, 9, 10) for ones in range(8)}
+REAL: dict[str, tuple[tuple[str, ...], dict[str, str], set[str], str]] = {
+    "256, dark": ((), {"TERM": "xterm-256color"}, {"48;5;22", "48;5;52", "38;5;243"}, r"[34]8;5;"),
+    "256, light": (
+        (),
+        {"TERM": "xterm-256color", "HOUSTON__CONSOLE__THEME": "houston-light"},
+        {"48;5;194", "48;5;224", "38;5;244"},
+        r"[34]8;5;",
+    ),
+    "16, dark": ((), {"TERM": "xterm"}, {"92", "91", "97", "40", "44"}, r"\d+$"),
+    "16, light": (
+        (),
+        {"TERM": "xterm", "HOUSTON__CONSOLE__THEME": "houston-light"},
+        {"42", "41", "30", "107", "44"},
+        r"\d+$",
+    ),
+    "told to be 256": (("--colors", "256"), {"TERM": "xterm"}, {"48;5;22"}, r"[34]8;5;"),
+    "configured to be 16": (
+        (),
+        {"TERM": "xterm-256color", "HOUSTON__CONSOLE__COLORS": "16"},
+        {"92", "91"},
+        r"\d+$",
+    ),
+    "all of them": (
+        (),
+        {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+        {"38;2;211;216;222"},
+        r"[34]8;2;",
+    ),
+    "none": ((), {"TERM": "xterm-256color", "NO_COLOR": "1"}, set(), "never"),
+}
+
+
+@pytest.mark.parametrize("words, variables, expected, allowed", REAL.values(), ids=REAL)
+def test_a_real_terminal_gets_the_colours_of_the_palette(
+    words: tuple[str, ...],
+    variables: dict[str, str],
+    expected: set[str],
+    allowed: str,
+    tmp_path: Path,
+) -> None:
+    written = _written(tmp_path, *words, **variables)
+    assert expected <= written
+    assert not {code for code in written if not re.match(allowed, code)}
