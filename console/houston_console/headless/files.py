@@ -39,7 +39,10 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if arguments.searches and arguments.path:
         raise HoustonError("--searches has no file.", code=ExitCode.USAGE)
     with Reader(loaded.home) as reader:
-        one = reader.run(rollouts.resolve(place.rollout))
+        row = reader.run(rollouts.rollout(place.rollout))
+        one = row.id
+        if place.first > row.steps:
+            raise options.not_there(row, place)
         if told := reader.run(archived.sentence(one)):
             out.note(told)
         if arguments.searches:

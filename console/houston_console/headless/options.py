@@ -5,7 +5,11 @@ import re
 from datetime import datetime
 
 from houston_shared.clock import now_us
+from houston_shared.errors import HoustonError
 from houston_shared.flags import whole
+from houston_shared.permalink import Place
+from houston_shared.store import told
+from houston_shared.store.queries.rollouts import Rollout
 
 positive = whole(1)
 """A whole number from 1 on, for argparse."""
@@ -42,6 +46,16 @@ def place(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:
         metavar="R",
         help="rollout: its id, or a unique beginning or ending of it; a step of it is written"
         f" R@{steps}, as the console copies it",
+    )
+
+
+def not_there(row: Rollout, place: Place) -> HoustonError:
+    """What to say where a rollout has none of the steps that were named."""
+    return HoustonError(
+        f"{row.id} has {told.many(row.steps)} so far: nothing is there of"
+        f" {told.steps(place.first, place.last)}.",
+        "Nothing was shown.",
+        f"houston steps {row.id} -n 1",
     )
 
 

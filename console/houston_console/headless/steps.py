@@ -66,10 +66,12 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
             first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
         host_root = reader.run(rollouts.spec(one)).host_root if arguments.printed else ""
         show = _shower(one.id, arguments, loaded.home.path, host_root)
-        if not arguments.follow:
-            _pages(lambda plan: reader.run(plan()), one.id, first, arguments.last, show)
-            return int(ExitCode.DONE)
-        _follow(loaded, reader, one, first, arguments.last, show)
+        if arguments.follow:
+            after = _follow(loaded, reader, one, first, arguments.last, show)
+        else:
+            after = _pages(lambda plan: reader.run(plan()), one.id, first, arguments.last, show)
+        if place.first and after == first <= arguments.last:
+            raise options.not_there(one, place)
     return int(ExitCode.DONE)
 
 
@@ -91,10 +93,8 @@ def _shower(rollout: str, arguments: argparse.Namespace, home: Path, host_root: 
     return show
 
 
-def _follow(
-    loaded: Loaded, reader: Reader, one: Rollout, first: int, last: int, show: Show
-) -> None:
-    """Go on until the rollout has ended, or the range."""
+def _follow(loaded: Loaded, reader: Reader, one: Rollout, first: int, last: int, show: Show) -> int:
+    """Go on until the rollout has ended, or the range; returns the number of the next step."""
     with Following(loaded.home, reader) as following:
         while True:
             # Looked at before its steps are: a rollout that has ended closes no more of them.
@@ -103,7 +103,7 @@ def _follow(
             if ended:
                 out.note(f"{one.id} has ended.")
             if ended or first > last:
-                return
+                return first
             following.wait()
 
 

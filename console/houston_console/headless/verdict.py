@@ -55,12 +55,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     rollout = row.id
     place = place._replace(rollout=rollout)
     if place.first > row.steps and not verdict:
-        raise HoustonError(
-            f"{rollout} has {told.many(row.steps)} so far: nothing was said of"
-            f" {told.steps(place.first, place.last)}.",
-            "Nothing was shown.",
-            f"houston steps {rollout} -n 1",
-        )
+        raise options.not_there(row, place)
     if verdict:
         _judge(arguments, loaded, place, verdict, reader.run(progress.last_seq(rollout)))
     stands, said = reader.run(_read(place))

@@ -213,6 +213,31 @@ def test_a_range_of_steps(case: str, written: WrittenHome, houston: Houston) -> 
     assert [line["step"] for line in houston("steps", "r1", *flags, "--json").lines] == numbers
 
 
+@pytest.mark.parametrize("json", [(), ("--json",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("steps", "{}@99"),
+        ("steps", "{}@98-99"),
+        ("steps", "{}@99", "-f"),
+        ("files", "{}@99"),
+        ("files", "{}@99", "--searches"),
+        ("context", "{}@99"),
+        ("verdict", "{}@99"),
+        ("rollout", "restore", "{}@99", "--into", "there"),
+    ],
+)
+def test_a_step_that_is_not_there_is_said(
+    words: tuple[str, ...], json: tuple[str, ...], written: WrittenHome, houston: Houston
+) -> None:
+    rollout = written.rollout("r1", state="finished")
+    written.step(rollout, 1)
+    said = houston(*(word.format(rollout) for word in words), *json)
+    assert (said.code, said.out) == (1, "")
+    assert "99" in said.err
+    assert "next: houston steps" in said.err
+
+
 def test_more_steps_than_one_read_takes(written: WrittenHome, houston: Houston) -> None:
     written.rollout("r1")
     for number in range(1, 121):
