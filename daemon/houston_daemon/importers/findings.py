@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+TO_FILL_IN = "[houston: fill in]"
+"""How a line begins that an importer leaves to a person."""
+FILE_TO_FILL_IN = "FILL_IN.md"
+"""Stands in a folder whose content an importer leaves to a person."""
 How = Literal["mapped", "approximately", "not mapped"]
 
 
@@ -17,6 +21,19 @@ class Line(NamedTuple):
     how: How
     said: str
     """Where it went, or why it went nowhere and what to do instead."""
+
+
+def fill_in(what: str) -> str:
+    """The line of a file that stands for something which a person has to bring."""
+    return f"{TO_FILL_IN} {what}\n"
+
+
+def unfilled(file: Path, text: str) -> str:
+    """The first line of a file that nobody has filled in, with its place; empty for none."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(TO_FILL_IN):
+            return f"{file}, line {number}: {line.removeprefix(TO_FILL_IN).strip()}"
+    return ""
 
 
 @dataclass(slots=True)

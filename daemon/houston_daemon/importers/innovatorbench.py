@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.importers.findings import Imported
+from houston_daemon.importers.findings import FILE_TO_FILL_IN, Imported, fill_in
 from houston_shared.errors import ConfigurationError
 
 LARGEST = 1_000_000
@@ -199,8 +199,10 @@ def _task_folder(made: Imported, found: Mapping[str, Any], beside: Path) -> None
         made.copies["workspace/task"] = gym / "task"
         made.say(f"{field}/gym/{name}/task", "mapped", "instructions.md, and workspace/task")
     else:
-        made.texts["instructions.md"] = f"The instructions of {name}: task/task_description.md.\n"
-        made.texts["workspace/task/README.md"] = f"The folder gym/{name}/task of the dataset.\n"
+        what = f"the text of gym/{name}/task/task_description.md of the dataset"
+        made.texts["instructions.md"] = fill_in(what)
+        what = f"put the folder gym/{name}/task of the dataset here, and remove this file"
+        made.texts[f"workspace/task/{FILE_TO_FILL_IN}"] = fill_in(what)
         why = "the dataset is not there" if gym else "it names no folder"
         said = f"{why}: put task_description.md into instructions.md, and the"
         made.say(field, "not mapped", f"{said} folder gym/{name}/task into workspace/task")
@@ -230,6 +232,8 @@ def _evaluation(made: Imported, found: Mapping[str, Any], beside: Path) -> None:
         said = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
         made.say(field, "mapped", said)
     else:
+        what = f"put the folders base and {name} of the evaluations here, and remove this file"
+        made.texts[f"evaluations/{FILE_TO_FILL_IN}"] = fill_in(what)
         why = "the evaluation is not there" if there else "it names no folder"
         said = f"{why}: copy its folders base and {name} into evaluations/"
         made.say(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")

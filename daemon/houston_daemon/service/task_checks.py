@@ -7,6 +7,7 @@ from pathlib import Path
 
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox import activation
+from houston_daemon.importers.findings import FILE_TO_FILL_IN, unfilled
 from houston_daemon.supervision.attention.catalog import chosen
 from houston_daemon.supervision.rules import catalog as rules
 from houston_shared.config_hosts import LOCAL
@@ -48,6 +49,22 @@ def check_names(task: LoadedTask) -> None:
                 f"{task.file}: `data.mounts.{name}` names {path!r}, which is not on this machine."
             )
     _check_activate(task)
+    _check_filled_in(task)
+
+
+def _check_filled_in(task: LoadedTask) -> None:
+    """An importer's placeholder is no instructions, and no data."""
+    own = task.task.instructions_file
+    found = [unfilled(task.folder / own if own else task.file, task.instructions)]
+    for file in sorted(task.folder.glob(f"*/{FILE_TO_FILL_IN}")) + sorted(
+        task.folder.glob(f"*/*/{FILE_TO_FILL_IN}")
+    ):
+        found.append(unfilled(file, file.read_text(encoding="utf-8", errors="replace")))
+    if left := [line for line in found if line]:
+        raise ConfigurationError(
+            f"The imported task {task.task.name} is not complete. {'; '.join(left)}.",
+            next=f"Fill that in, then: houston task validate {task.folder}",
+        )
 
 
 def _check_activate(task: LoadedTask) -> None:

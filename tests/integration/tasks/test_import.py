@@ -150,6 +150,14 @@ def test_without_the_dataset_the_folder_says_what_to_put_where(station: Station)
     said = {one["field"]: one["said"] for one in told["fields"]}
     assert said["workspace_dataset_path"].startswith("it names no folder")
     assert told["file"] == "task-2/task.toml"
+    station.start()
+    left = ["instructions.md", "evaluations/FILL_IN.md", "workspace/task/FILL_IN.md"]
+    for command in (["task", "validate"], ["rollout", "start"]):
+        refused = station.run(*command, "task-2", code=78).stderr
+        assert [place for place in left if f"task-2/{place}, line 1: " in refused] == left
+    (station.folder / "task-2/instructions.md").write_text("Count.\n\nIn words: [fill in] x.\n")
+    for place in left[1:]:
+        (station.folder / "task-2" / place).unlink()
     station.run("task", "validate", "task-2")
     again = station.run("task", "import", "task_2.yaml", code=1)
     assert "is there already" in again.stderr
