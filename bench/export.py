@@ -47,9 +47,9 @@ def ids_row(number: int, tokenizer: Tokenizer, path: str, tokens: int, steps: in
     spans = tuple(
         Span(
             start=size * n, end=size * n + size // 4, step=n, attempt=1, role="policy",
-            sample_seq=n, policy="policy@1", weight=float(n % 5 > 0),
+            sample_seq=n, policy="policy@1", policy_hash="", weight=float(n % 5 > 0),
             why="" if n % 5 else "mask: rule error_observation@1: it failed",
-            logprob_kind="policy", guided=False,
+            logprob_kind="policy", sampling={"temperature": 1.0}, guided=False,
         )
         for n in range(1, steps + 1)
     )  # fmt: skip

@@ -33,9 +33,13 @@ SampleRole = Literal[
 ]
 Drift = Literal["clean", "stripped", "realigned", "forked"]
 """How prompt(t+1) relates to prompt(t) + sampled(t); `forked` also marks the first prompt."""
-LogprobKind = Literal["none", "policy", "after_grammar", "after_temperature"]
-"""What log-probabilities are of: the policy itself at temperature 1 without a grammar (`policy`),
-after the grammar's mask, or after temperature scaling."""
+LogprobKind = Literal["none", "policy", "before_temperature", "after_grammar", "after_temperature"]
+"""What log-probabilities are of. `policy`: the model at temperature 1, and the tokens were drawn
+just so. `before_temperature`: the same, but they were drawn at another temperature or from a part
+of the distribution (top_p, top_k, …): these are not the probabilities with which they were sampled.
+`after_grammar`: after the grammar's mask, at temperature 1. `after_temperature`: after all of it.
+Homes from before `before_temperature` have `policy` for both; `logprob_kind.true_kind` tells them
+apart."""
 Thoughts = Literal["keep", "strip"]
 
 
@@ -100,7 +104,8 @@ class SampleBody(Record, frozen=True):
     policy: str
     engine: str
     parameters: dict[str, Any]
-    """Sampling parameters as sent: temperature, top_p, max_tokens, grammar (a hash), …"""
+    """Sampling parameters as sent: temperature, top_p, max_tokens, grammar (a hash), …; what of it
+    bends the distribution that was drawn from is in `logprob_kind.UNBENT`."""
     drift: Drift
     thought: str
     """Parsed thought; the whole sampled text when `malformed` is set or the role has no calls."""
@@ -109,6 +114,8 @@ class SampleBody(Record, frozen=True):
     """Why the text could not be parsed into an action; empty when it could."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    policy_hash: str = ""
+    """Content of the policy's weights (SHA-256), which its name is not; empty for a base model."""
     seconds: float = 0.0
 
 
@@ -287,6 +294,8 @@ class RolloutSpec(Record, frozen=True):
     engine_settings: dict[str, Any]
     """The engine's part of the configuration, as it was when the rollout started."""
     policy: str = ""
+    policy_hash: str = ""
+    """Content of the policy's weights, as it was registered; empty for a base model."""
     group: str = ""
     parent: str = ""
     parent_step: int | None = None

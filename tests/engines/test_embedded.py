@@ -162,6 +162,33 @@ async def test_clients_that_leave_free_their_places(embedded: Served) -> None:
 
 
 @pytest.mark.model
+async def test_log_probabilities_are_those_at_temperature_1_and_are_called_so(
+    embedded: Served, model_folder: Path
+) -> None:
+    """Recomputed from the weights: drawn at 0.7, an answer was nats more probable than they say."""
+    from transformers import AutoModelForCausalLM
+
+    net = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.bfloat16).eval()
+    engine = TokenEngine("embedded", embedded.process.url)
+    await engine.ready()
+    for temperature, kind in ((0.7, "before_temperature"), (1.0, "policy")):
+        request = ask(embedded, "Tell me a story.", max_tokens=48, temperature=temperature)
+        got = await engine.sample(request, asyncio.Event())
+        prompt, ids = list(request.prompt_ids or ()), list(got.token_ids or ())
+        with torch.no_grad():
+            logits = net(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
+        drawn = torch.tensor(ids)[:, None]
+        plain = torch.log_softmax(logits, -1).gather(1, drawn).sum()
+        scaled = torch.log_softmax(logits / temperature, -1).gather(1, drawn).sum()
+        told = sum(got.logprobs or ())
+        assert got.logprob_kind == kind
+        assert told == pytest.approx(float(plain), abs=0.02 * len(ids))
+        if temperature != 1:
+            assert float(scaled) - told > 2, "they are not those with which it was drawn"
+    await engine.close()
+
+
+@pytest.mark.model
 async def test_a_whole_answer_is_the_streamed_one(embedded: Served) -> None:
     engine = TokenEngine("embedded", embedded.process.url)
     await engine.ready()

@@ -20,9 +20,11 @@ def span(
         role="summary" if role == "summary" else "policy",
         sample_seq=10 * step,
         policy="policy@1",
+        policy_hash="",
         weight=weight,
         why="" if weight else why or "mask: rule error_observation@1: it failed",
         logprob_kind="policy",
+        sampling={"temperature": 1.0, "top_p": 1.0},
         guided=False,
     )
 

@@ -96,6 +96,8 @@ def vllm_command(
     command += [str(folder / "bin" / "vllm"), "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
     command += ["--disable-uvicorn-access-log"]  # the ledger has every request
+    # A model's own generation_config.json would bend what is drawn (top_k, penalties) unrecorded.
+    command += ["--generation-config", "vllm"]
     # Without free whitespace: a small model otherwise runs off into blanks (3 of 16 samples).
     structured = {"backend": "guidance", "disable_any_whitespace": True}
     command += ["--structured-outputs-config", json.dumps(structured)]

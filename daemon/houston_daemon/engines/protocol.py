@@ -36,6 +36,8 @@ class SampleRequest:
     top_p: float = 1.0
     policy: str = ""
     """Name of the policy version (`policy@7`); empty for the base model."""
+    policy_hash: str = ""
+    """Content of that policy, for the ledger; no engine is told it."""
     reasoning: bool = False
     """Whether the model may write reasoning tokens before its answer."""
     cache_salt: str = ""
@@ -61,7 +63,7 @@ class Sampled:
     logprobs: Sequence[float] | None = None
     """Natural-log probability of each of `token_ids`; same length."""
     logprob_kind: LogprobKind = "none"
-    """Whether `logprobs` are before or after the grammar's mask and the temperature."""
+    """What `logprobs` are of; the ledger holds it against how the tokens were drawn."""
     prompt_ids: Sequence[int] | None = None
     """The prompt as the engine says it saw it, where it says so (checked against the request)."""
     calls: Sequence[Call] | None = None

@@ -33,6 +33,7 @@ from houston_daemon.engines.protocol import (
     Sampled,
     SampleRequest,
 )
+from houston_shared.logprob_kind import true_kind
 from houston_shared.records import LogprobKind
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -295,7 +296,9 @@ class TokenEngine:
         if request.grammar is not None:
             return "after_grammar"
         scaled = request.temperature not in (0, 1) or request.top_p < 1
-        return "after_temperature" if self._mode == "processed_logprobs" and scaled else "policy"
+        if self._mode == "processed_logprobs" and scaled:
+            return "after_temperature"
+        return true_kind("policy", self._parameters(request))
 
     def _parameters(self, request: SampleRequest) -> dict[str, Any]:
         parameters: dict[str, Any] = {

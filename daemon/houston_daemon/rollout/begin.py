@@ -193,6 +193,7 @@ async def begin(
     asking = Asking(
         sampling=task.sampling,
         policy=spec.policy,
+        policy_hash=spec.policy_hash,
         tools=head.tools,
         stops=tuple(renderer.stops),
         guided=task.sampling.guided and engine.token_ids,

@@ -23,6 +23,8 @@ class Asking:
 
     sampling: Sampling
     policy: str
+    policy_hash: str
+    """Content of the policy, for the ledger."""
     tools: Sequence[Mapping[str, Any]]
     """In OpenAI's form, as stored with the head."""
     stops: tuple[int, ...]
@@ -52,6 +54,7 @@ class Asking:
             temperature=self.sampling.temperature,
             top_p=self.sampling.top_p,
             policy=self.policy,
+            policy_hash=self.policy_hash,
             reasoning=self.reasoning and role == "policy",
             cache_salt=self.policy,
             role=role,

@@ -14,6 +14,7 @@ from houston_daemon.rollout.guidance import leave, stops_sample
 from houston_daemon.rollout.ledger import Link
 from houston_daemon.rollout.line import Line
 from houston_shared.errors import HoustonError
+from houston_shared.logprob_kind import true_kind
 from houston_shared.records import AWAY, Call, SampleBody
 from houston_shared.wire import encode
 
@@ -91,6 +92,7 @@ def ledger_entry(
 ) -> SampleBody:
     """What the ledger keeps of one request."""
     prompt = request.prompt_ids
+    parameters = _parameters(request, sampled.parameters)
     return SampleBody(
         role=request.role,
         parent_seq=link.parent_seq,
@@ -98,11 +100,12 @@ def ledger_entry(
         new_prompt_ids=link.new,
         token_ids=None if sampled.token_ids is None else tuple(sampled.token_ids),
         logprobs=None if sampled.logprobs is None else tuple(sampled.logprobs),
-        logprob_kind=sampled.logprob_kind,
+        logprob_kind=true_kind(sampled.logprob_kind, parameters),
         finish_reason=sampled.finish_reason,
         policy=request.policy,
+        policy_hash=request.policy_hash,
         engine=engine,
-        parameters=_parameters(request, sampled.parameters),
+        parameters=parameters,
         drift=link.drift,
         thought=thought,
         calls=calls,

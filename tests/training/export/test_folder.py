@@ -128,6 +128,9 @@ def test_the_manifest_says_what_is_there(scene: Scene, tmp_path: Path) -> None:
     }
     assert told["dialects"] == ["chatml-json"]
     assert told["ids_from"] == {"ledger": len(found)}
+    assert sum(one["tokens"] for one in told["drawn"]) == told["counts"]["sampled"]
+    assert {one["logprob_kind"] for one in told["drawn"]} == {"before_temperature"}
+    assert {one["sampling"]["temperature"] for one in told["drawn"]} == {0.7}
     assert list(told["tokenizers"]) == [scene.short.engine.family.tokenizer]
     assert made.split["train"] == sorted({task(scene, one) for one in scene.ids})
 

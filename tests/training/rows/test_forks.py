@@ -42,7 +42,7 @@ def test_a_step_over_a_fork_is_trained_before_it(
         for index, span in enumerate(row.spans):
             if span.step >= begun:
                 assert len(row.logprobs[index]) == span.end - span.start
-                assert span.logprob_kind == "policy"
+                assert span.logprob_kind == "before_temperature", "it was drawn at 0.7"
     assert [row.context for row in rows] == list(range(len(rows)))
     assert trained(rows) == Counter(range(1, 14))
 

@@ -3,15 +3,17 @@
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from houston_daemon.training.rows.making import token_rows
-from houston_daemon.training.rows.row import Row, RowOptions
+from houston_daemon.training.rows.making import chat_rows, token_rows
+from houston_daemon.training.rows.row import Row, RowOptions, check_role
 from houston_daemon.training.rows.strand import place
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, ForkBody, Head
+from houston_shared.records import Call, ForkBody, Head, SampleRole
 from houston_shared.store.reader import Reader
+from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 
 HEAD = (1, 2, 3)
@@ -118,10 +120,64 @@ def test_log_probabilities_and_grammars_stay_with_their_span(home: WrittenHome) 
     said(home, 2, one, 3, [2], [20])
     (row,) = rows(home)
     assert [(span.guided, span.logprob_kind) for span in row.spans] == [
-        (True, "policy"),
+        (True, "before_temperature"),
         (False, "policy"),
     ]
+    assert [dict(span.sampling) for span in row.spans] == [{"grammar": "abc", "top_p": 1.0}, {}]
     assert {k: list(v) for k, v in row.logprobs.items()} == {0: [-10.0, -11.0], 1: [-20.0]}
+
+
+@pytest.mark.parametrize("kind", ["policy", "none"])
+def test_an_older_homes_log_probabilities_are_called_what_they_are(
+    home: WrittenHome, kind: str
+) -> None:
+    """They said `policy` at any temperature; how it was drawn stands beside them."""
+    drawn = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 64, "stop_token_ids": [11]}
+    body = sample(
+        parent_seq=None, kept=0, new_prompt_ids=(1,), token_ids=(10, 11), logprobs=(-1.0, -2.0),
+        logprob_kind=kind, drift="forked", parameters=drawn, policy_hash="cafe",
+    )  # fmt: skip
+    home.step("r", 1, body)
+    ((span,),) = [row.spans for row in rows(home)]
+    assert span.logprob_kind == ("before_temperature" if kind == "policy" else "none")
+    assert dict(span.sampling) == {"temperature": 0.7, "top_p": 0.9}
+    assert span.policy_hash == "cafe"
+
+
+ROLES = [one for one in get_args(SampleRole) if one != "policy"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("way", ["ledger", "rendered", "messages"])
+def test_a_step_in_another_role_is_no_policys(
+    home: WrittenHome, tmp_path: Path, role: str, way: str
+) -> None:
+    said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked", role=role)
+    with pytest.raises(HoustonError, match=f"the role '{role}', where rows take a policy's"):
+        if way == "messages":
+            with Reader(home.home) as reader:
+                list(chat_rows(reader, "r"))
+        else:
+            options = RowOptions(tokenizer=small_tokenizer(tmp_path), dialect="hermes")
+            rows(home, RowOptions() if way == "ledger" else options)
+
+
+def test_a_summary_in_another_role_is_none(home: WrittenHome) -> None:
+    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    two = said(home, 2, one, 4, [4], [20])
+    told = sample(
+        role="judge", parent_seq=two, kept=5, new_prompt_ids=(7,), token_ids=(40,), drift="clean"
+    )
+    seq = home.sampled("r", 3, told, part="judge")
+    home.fork("r", 3, ForkBody(k=1, first_kept_step=2, summary="s", sample_seq=seq, before=3))
+    with pytest.raises(HoustonError, match="the role 'judge', where rows take a summary's"):
+        rows(home)
+
+
+def test_a_role_that_nobody_knows_is_refused() -> None:
+    check_role("policy", "policy", 1)
+    with pytest.raises(HoustonError, match=r"a role that is not known \('pilot'\)"):
+        check_role("pilot", "policy", 1)
 
 
 @pytest.mark.parametrize(("last", "weight"), [(7, 1.0), (8, 1.0), (11, 0.0)])

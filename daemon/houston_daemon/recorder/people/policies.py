@@ -146,14 +146,16 @@ def chosen(store: Store, spec: RolloutSpec) -> RolloutSpec:
             )
     policy = rebuild.run(store, policies.one(name)) if name else None
     if policy is None or policy.kind == "base":
-        return msgspec.structs.replace(spec, policy="")
+        return msgspec.structs.replace(spec, policy="", policy_hash="")
     folder = str(policy_names.policies_folder(store.home) / policy.folder)
     if policy.kind == "lora":
         if spec.policy:
             rebuild.run(store, live.room(spec.engine, name, _limit(spec)))
         adapter = {"adapters": {policy.name: folder}, "adapter_hashes": {policy.name: policy.hash}}
         settings = {**spec.engine_settings, **adapter}
-        return msgspec.structs.replace(spec, policy=policy.name, engine_settings=settings)
+        return msgspec.structs.replace(
+            spec, policy=policy.name, policy_hash=policy.hash, engine_settings=settings
+        )
     return _of_its_own(store, spec, policy, folder)
 
 
@@ -183,7 +185,11 @@ def _of_its_own(store: Store, spec: RolloutSpec, policy: Policy, folder: str) ->
     instead = lineage.folders(store.home, lineage.bases(policy, known), known)
     settings = full_settings(spec.engine_settings, policy, folder, instead)
     return msgspec.structs.replace(
-        spec, policy=policy.name, engine=policy.name, engine_settings=settings
+        spec,
+        policy=policy.name,
+        policy_hash=policy.hash,
+        engine=policy.name,
+        engine_settings=settings,
     )
 
 

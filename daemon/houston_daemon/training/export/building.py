@@ -14,7 +14,7 @@ import msgspec
 from houston_daemon.training.export import judged, secrets
 from houston_daemon.training.export.format import Format, Line, provenance
 from houston_daemon.training.export.losses import Losses, role, trained
-from houston_daemon.training.export.manifest import Counts, LeftOut
+from houston_daemon.training.export.manifest import Counts, Drawn, LeftOut
 from houston_daemon.training.rows.beside import Answered
 from houston_daemon.training.rows.plan import UNJUDGED
 from houston_daemon.training.rows.row import ChatRow, Kind, Row, Source
@@ -59,6 +59,7 @@ class Building:
     dialects: set[str] = field(default_factory=set)
     ids_from: Counter[Source] = field(default_factory=Counter)
     """Lines of ids, by where these come from."""
+    _drawn: Counter[tuple[str, str, str, bytes]] = field(default_factory=Counter)
     _all: int = 0
     _sampled: int = 0
     _trained: int = 0
@@ -113,6 +114,13 @@ class Building:
             untrained=dict(sorted(self._why.items())),
         )
 
+    def drawn(self) -> list[Drawn]:
+        """How all tokens were sampled, by policy."""
+        return [
+            Drawn(policy, hash, msgspec.json.decode(how), kind, tokens)
+            for (policy, hash, kind, how), tokens in sorted(self._drawn.items())
+        ]
+
     def _clean(self, row: Row | ChatRow) -> Row | ChatRow | None:
         if isinstance(row, ChatRow):
             return self._right(secrets.without_text(row))
@@ -163,6 +171,9 @@ class Building:
             for span in row.spans:
                 self._weigh(span.weight, span.why, span.by, span.end - span.start)
                 names.add(span.policy)
+                how = msgspec.json.encode(span.sampling, order="sorted")
+                of = span.policy, span.policy_hash, span.logprob_kind, how
+                self._drawn[of] += span.end - span.start
             return
         self._all += len(row.messages)
         for one in row.messages:

@@ -281,6 +281,7 @@ class _Work:
             remarks=dict(sorted(building.remarks.items())),
             traps=list(building.format.traps),
             versions={"houston": version("houston-agents")},
+            drawn=building.drawn(),
             ids_from=dict(sorted(building.ids_from.items())),
         )
 

@@ -64,6 +64,21 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
+class Drawn(msgspec.Struct, frozen=True):
+    """How some of the tokens were sampled, and what their log-probabilities are of."""
+
+    policy: str
+    """Version; empty for the base model."""
+    policy_hash: str
+    """Its content; empty for the base model, and where it was not kept."""
+    sampling: dict[str, Any]
+    """Temperature, top_p and what else bends a distribution; a grammar by its hash."""
+    logprob_kind: str
+    """Only `policy` is the probability with which they were drawn; `none` where there is none."""
+    tokens: int
+    """Sampled, trained or not; in several rows they count in each."""
+
+
 class Counts(msgspec.Struct, frozen=True):
     """What weighs and what does not, without a recipe's copies; held out rows, too."""
 
@@ -112,6 +127,8 @@ class Manifest(msgspec.Struct, frozen=True):
     traps: list[str]
     """What the consumer does without a word."""
     versions: dict[str, str]
+    drawn: list[Drawn] = []
+    """Of rows of ids; empty for rows of messages."""
     ids_from: dict[str, int] = {}
     """Rows of ids without copies: `ledger` as they were sampled, `rendered` by a dialect; empty for
     rows of messages, and in manifests from before it was counted."""

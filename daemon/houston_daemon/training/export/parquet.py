@@ -24,9 +24,11 @@ _SPAN = pa.struct(
         ("role", pa.string()),
         ("sample_seq", pa.int64()),
         ("policy", pa.string()),
+        ("policy_hash", pa.string()),
         ("weight", pa.float32()),
         ("why", pa.string()),
         ("logprob_kind", pa.string()),
+        ("sampling", pa.string()),  # JSON: other parameters in every span
         ("guided", pa.bool_()),
         ("by", pa.string()),
         ("logprobs", pa.list_(pa.float32())),
@@ -79,4 +81,10 @@ def _array(values: list[Any], type: ColumnType) -> Any:
         texts = [[msgspec.json.encode(one).decode() for one in value] for value in values]
         storage = pa.array(texts, pa.list_(pa.string()))
         return storage.cast(_TYPES[type])
+    if type == "spans":
+        values = [[_span(one) for one in value] for value in values]
     return pa.array(values, _TYPES[type])
+
+
+def _span(one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "sampling": msgspec.json.encode(one["sampling"]).decode()}

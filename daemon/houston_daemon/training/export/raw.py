@@ -66,8 +66,11 @@ RAW = Format(
     wrong=wrong,
     remarks=nothing,
     traps=(
-        "Log-probabilities of kind after_grammar or after_temperature, and those of guided spans,"
-        " are not the policy's: recompute them before any importance ratio.",
+        "Only log-probabilities of kind policy are those with which tokens were drawn. Of any"
+        " other kind (before_temperature: the model's at temperature 1, drawn otherwise;"
+        " after_grammar; after_temperature), and of guided spans, they are not: recompute them"
+        " before any importance ratio. `sampling` and `policy_hash` of a span say how and by which"
+        " weights it was drawn.",
     ),
     columns=(
         Column("row", "text"),

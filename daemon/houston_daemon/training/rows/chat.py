@@ -12,7 +12,7 @@ from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.rollout.rendering import Renderer, head_messages
 from houston_daemon.training.rows.one_context import OneContext
 from houston_daemon.training.rows.plan import RolloutPlan, closed
-from houston_daemon.training.rows.row import ChatMessage, ChatRow, Kind, RowOptions
+from houston_daemon.training.rows.row import ChatMessage, ChatRow, Kind, RowOptions, check_role
 from houston_daemon.training.rows.standing import answer
 from houston_daemon.training.rows.walk import Standing, summary_sample, walk
 from houston_shared.records import Message, SampleBody, Thoughts
@@ -57,6 +57,7 @@ class _Made(OneContext):
     def summary(self, fork: Fork, sample: SampleBody) -> ChatRow:
         """The row of the summary that the fork put in the place of its first k entries."""
         name = self.summary_name
+        check_role(sample.role, "summary", fork.step)
         found = _told(head_messages(self.walked.head))
         for one, _, said in self.requested(fork):
             found += self._step(one, said, name) if one else _told(said)
@@ -71,6 +72,7 @@ class _Made(OneContext):
         weight = self.weight(one, row, empty)
         weight = closed(weight, answer(one.record.sample, one.stopped))
         number = one.record.step
+        check_role(one.record.sample.role, "policy", number)
         return [
             ChatMessage(decided, number, weight.weight, weight.why, weight.by),
             *(ChatMessage(message, number, 0.0, "") for message in observed),

@@ -17,11 +17,12 @@ from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.training.rows import tokens as ledger_rows
 from houston_daemon.training.rows.one_context import OneContext
 from houston_daemon.training.rows.plan import Answer, RolloutPlan, Weight
-from houston_daemon.training.rows.row import Kind, Row, RowOptions, Span
+from houston_daemon.training.rows.row import Kind, Row, RowOptions, Span, check_role
 from houston_daemon.training.rows.soundness import NOT_READ_BACK, Reserved, not_read_back
 from houston_daemon.training.rows.standing import answer
 from houston_daemon.training.rows.walk import Standing, Walked, summary_sample, walk
-from houston_shared.records import Head, SampleBody
+from houston_shared.logprob_kind import of_sampling
+from houston_shared.records import Head, SampleBody, SampleRole
 from houston_shared.store.queries.progress import Fork
 from houston_shared.store.reader import Reader
 
@@ -159,7 +160,7 @@ class _Made(OneContext):
         end = start + self._own(written, answer(sample))
         unfit = self._rendering.unfit_summary(sample, self.forged(sample), written)
         weight = self.summary_weight(sample, unfit)
-        last = _span(start, end, sample, fork.step, 1, fork.sample_seq or 0, weight)
+        last = _span(start, end, sample, fork.step, 1, fork.sample_seq or 0, weight, "summary")
         return self._row(self.summary_name, "summary", ids, [*spans, last])
 
     def _spans(self, one: Standing, start: int, row: str) -> list[Span]:
@@ -206,18 +207,22 @@ def _span(
     attempt: int,
     seq: int,
     weight: Weight,
+    role: SampleRole = "policy",
 ) -> Span:
+    check_role(sample.role, role, step)
     return Span(
         start=start,
         end=end,
         step=step,
         attempt=attempt,
-        role="summary" if sample.role == "summary" else "policy",
+        role=role,
         sample_seq=seq,
         policy=sample.policy,
+        policy_hash=sample.policy_hash,
         weight=weight.weight,
         why=weight.why,
         logprob_kind="none",
+        sampling=of_sampling(sample.parameters),
         guided="grammar" in sample.parameters,
         by=weight.by,
     )

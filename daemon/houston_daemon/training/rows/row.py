@@ -7,8 +7,9 @@ It does not know where the ids came from or why a step was judged as it was; `pl
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from houston_shared.errors import HoustonError
 from houston_shared.records import LogprobKind, Message, SampleRole
 
 Kind = Literal["react", "summary"]
@@ -23,6 +24,23 @@ UNTRAINED = -100
 
 class BrokenRow(ValueError):
     """A row that would break an invariant: a fault of ours, never of who exports."""
+
+
+def check_role(sampled: str, wanted: SampleRole, step: int) -> None:
+    """Refuse an answer in another role than the rows are made of: what a judge or a planner said is
+    no action of the policy, and would be trained as one.
+
+    Rows are made of the policy's steps and of summaries. Raises HoustonError.
+    """
+    if sampled == wanted:
+        return
+    known = sampled in get_args(SampleRole)
+    role = f"the role {sampled!r}" if known else f"a role that is not known ({sampled[:40]!r})"
+    raise HoustonError(
+        f"What stands at step {step} was sampled in {role}, where rows take a {wanted}'s.",
+        "No rows were made of it.",
+        "Leave its rollout out.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +60,19 @@ class Span:
     """Journal sequence of the sample."""
     policy: str
     """Version that sampled it (`policy@2`); empty for the base model."""
+    policy_hash: str
+    """Content of that version; empty for the base model, and of homes from before it was kept."""
     weight: float
     """1.0 when trained; 0.0 when masked, or when another row trains it."""
     why: str
     """Why the weight is 0; empty exactly when it is trained. A copy of an answer that stands in
     another row too names that row, which has the reason: `trained in row …`, `masked in row …`."""
     logprob_kind: LogprobKind
-    """What its log-probabilities are of, where the row has them."""
+    """What its log-probabilities are of, where the row has them. Only `policy` is the probability
+    with which the tokens were drawn."""
+    sampling: Mapping[str, Any]
+    """How they were drawn: temperature, top_p and what else bends a distribution, as it was sent (a
+    grammar by its hash)."""
     guided: bool
     """Whether a grammar decided some of its tokens."""
     by: str = ""

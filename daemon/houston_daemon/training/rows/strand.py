@@ -5,9 +5,10 @@ nothing and decides no weight.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 from houston_daemon.rollout.ledger import common
 from houston_daemon.training.rows.plan import RolloutPlan, Weight, again
@@ -29,7 +30,9 @@ class Sampled:
     role: SampleRole
     seq: int
     policy: str
+    policy_hash: str
     logprob_kind: LogprobKind
+    sampling: Mapping[str, Any]
     guided: bool
 
 
@@ -159,9 +162,11 @@ class Strand:
             role=said.role,
             sample_seq=said.seq,
             policy=said.policy,
+            policy_hash=said.policy_hash,
             weight=weight.weight,
             why=weight.why,
             logprob_kind=said.logprob_kind if said.logprobs is not None else "none",
+            sampling=said.sampling,
             guided=said.guided,
             by=weight.by,
         )

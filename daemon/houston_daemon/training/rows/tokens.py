@@ -7,6 +7,7 @@ another. Nothing is rendered and nothing is tokenised.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -22,9 +23,10 @@ from houston_daemon.training.rows.plan import (
     weigh_summary,
 )
 from houston_daemon.training.rows.reading import NOTHING
-from houston_daemon.training.rows.row import Row, RowOptions
+from houston_daemon.training.rows.row import Row, RowOptions, check_role
 from houston_daemon.training.rows.soundness import Reserved
 from houston_daemon.training.rows.strand import Sampled, Strand
+from houston_shared import logprob_kind
 from houston_shared.errors import HoustonError
 from houston_shared.records import LogprobKind, SampleRole
 from houston_shared.store import journal, ledger
@@ -56,6 +58,8 @@ class Body(msgspec.Struct, frozen=True):
     malformed: str = ""
     calls: tuple[CallBody, ...] = ()
     prompt_tokens: int | None = None
+    policy_hash: str = ""
+    role: str = ""
 
     def answer(self, reserved: Reserved | None) -> Answer:
         """What of it decides its weight. reserved: tokens that it may not hold."""
@@ -65,12 +69,20 @@ class Body(msgspec.Struct, frozen=True):
         return Answer(self.finish_reason, why, stopped=self._stopped, unfit=unfit)
 
     @property
+    def _named(self) -> dict[str, Any]:
+        """Parameters of which rows know the meaning; lists of ids among the others are long."""
+        known = {one: raw for one, raw in self.parameters.items() if one in logprob_kind.UNBENT}
+        return {one: msgspec.msgpack.decode(raw) for one, raw in known.items()}
+
+    @property
     def _stopped(self) -> bool:
         raw = self.parameters.get("stop_token_ids")
         return stopped(self.token_ids, msgspec.msgpack.decode(raw, type=list[int]) if raw else [])
 
     def sampled(self, seq: int, step: int, attempt: int, role: SampleRole) -> Sampled:
         """What was sampled, for a row; nothing where the engine lost its ids."""
+        check_role(self.role, role, step)
+        sampling = logprob_kind.of_sampling(self._named)
         return Sampled(
             ids=array("i", self.token_ids or ()),
             logprobs=None if self.logprobs is None else array("f", self.logprobs),
@@ -79,7 +91,9 @@ class Body(msgspec.Struct, frozen=True):
             role=role,
             seq=seq,
             policy=self.policy,
-            logprob_kind=self.logprob_kind,
+            policy_hash=self.policy_hash,
+            logprob_kind=logprob_kind.true_kind(self.logprob_kind, sampling),
+            sampling=sampling,
             guided="grammar" in self.parameters,
         )
 
