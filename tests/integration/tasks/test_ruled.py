@@ -106,7 +106,7 @@ def test_rules_mask_what_is_bad_and_nothing_of_what_is_good(station: Station) ->
     assert {one["rules"]["changed"] for one in again} == {0}, "it says the same and sends nothing"
     why = station.run("verdict", f"{bad}@8").stdout
     assert "step 8 is masked: by rule" in why
-    assert "blind_edit@5: pick.py was changed and not looked at in the step before" in why
+    assert "blind_edit@6: pick.py was changed and not looked at in the step before" in why
     station.run("verify")
 
 

@@ -157,7 +157,7 @@ def test_rules_first_then_the_judge_and_a_person_outranks_both(
         5: ("keep", "judge"),
     }
     (second,) = [row for row in station.json("verdict", rollout) if row["step"] == 2]
-    assert second["reason"].startswith("error_observation@4: ")
+    assert second["reason"].startswith("error_observation@5: ")
 
     (again,) = station.json("judge", rollout)
     assert again["cost"]["cached"] == 1 and again["cost"]["requests"] == 0

@@ -49,7 +49,7 @@ def test_what_nobody_judged_is_ruled(
     assert list(found.counts.untrained) == [f"mask: rule {ERROR}"]
     assert found.verdicts.counts == {"mask by rule": 1}
     assert found.verdicts.rules == {ERROR: 1}
-    assert found.verdicts.ran.keys() >= {ERROR, "null_action@1", "blind_edit@5"}
+    assert found.verdicts.ran.keys() >= {ERROR, "null_action@1", "blind_edit@6"}
     assert (found.verdicts.steps, found.verdicts.unjudged) == (4, 4)
     assert found.verdicts.told == (
         "Of 4 steps rules mask 1; nobody judged 4 (100 %): neither a judge nor a person."

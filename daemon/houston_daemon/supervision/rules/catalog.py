@@ -25,13 +25,13 @@ from houston_shared.task_rules import Rules
 WORDS = 300
 """Characters of a failure's own words."""
 RULES: Mapping[str, Rule] = {
-    "error_observation": Rule(4, wrong.error_observation),
+    "error_observation": Rule(5, wrong.error_observation),
     "null_action": Rule(1, wrong.null_action),
     "broken_file": Rule(3, wrong.broken_file),
-    "contradicted_guidance": Rule(4, guidance.contradicted_guidance),
+    "contradicted_guidance": Rule(5, guidance.contradicted_guidance),
     "ignored_script": Rule(4, scripts.ignored_script),
     "transformers_inference": Rule(4, scripts.transformers_inference),
-    "blind_edit": Rule(5, edits.blind_edit),
+    "blind_edit": Rule(6, edits.blind_edit),
     "idle_compute": Rule(4, compute.idle_compute),
     "repeated_evaluation": Rule(1, evaluations.repeated_evaluation),
     "untimely_evaluation": Rule(3, evaluations.untimely_evaluation),

@@ -63,9 +63,14 @@ def _does(call: Call, forbidden: Forbidden) -> str:
     manner = forbidden.manner
     if call.name.lower() == forbidden.what.lower() and manner in ("call", "use", "run"):
         return call.name
-    if manner not in ("write", "read") or not _fits(forbidden, _text(call)):
+    if manner not in ("write", "read", "touch") or not _fits(forbidden, _text(call)):
         return ""
-    does = _writes(call, forbidden.what) if manner == "write" else call.name == "open_file"
+    does = call.name == "open_file"
+    if manner == "write" or (manner == "touch" and call.name != "open_file"):
+        does = _writes(call, forbidden.what)
+    if manner == "touch" and call.name == COMMAND:
+        read = shell.read(str(call.arguments.get("command", ""))).simple
+        does = any(shell.same(one.of(word), forbidden.what) for one in read for word in one.words)
     return f"{call.name} with {forbidden.words}" if does else ""
 
 

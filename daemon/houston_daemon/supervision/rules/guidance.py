@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from houston_daemon.supervision.attention.waiting import started_apart
 from houston_daemon.supervision.attention.window import THINKING, StepSeen, cut
-from houston_daemon.supervision.rules import deeds, prohibitions, shell
+from houston_daemon.supervision.rules import deeds, edits, prohibitions, shell
+from houston_daemon.supervision.rules.changing import can_change
 from houston_daemon.supervision.rules.finding import Finding
 from houston_daemon.supervision.rules.history import COMMAND, history
 from houston_daemon.supervision.rules.jobs import jobs
@@ -33,13 +34,15 @@ class _Said(NamedTuple):
 
 def contradicted_guidance(trace: Trace, settings: Rules) -> Iterator[Finding]:
     """An action does what guidance forbids: after the guidance, or before it, where the guidance
-    condemns what was done. Found in its words (`do not use X`, `stop …ing`; also files with X in
-    them, and their runs) or by the task's patterns. Guidance that allows it again ends that. A call
+    condemns what was done. Found in its words (`do not use X`, `stop …ing`, `avoid X`, `no X`,
+    `leave X alone`; also files with X in them, and their runs; after `read X first` what is done
+    before X is read) or by the task's patterns. Guidance that allows it again ends that. A call
     alone (`stop sleeping`, `do not finish`), and what is not to be done `first` or `for now`, is
     forbidden for the moment: what was done right before, in steps one after another, and what is
     done right after, until something else is done or a person speaks again; no sleep while a job
     runs. What is kept, removed or turned off (`cp`, `git`, `--x False`) is not used.
     """
+    yield from _unread(trace, settings)
     said = list(_said(trace, settings))
     if not said:
         return
@@ -56,6 +59,32 @@ def contradicted_guidance(trace: Trace, settings: Rules) -> Iterator[Finding]:
                 when = "before" if each.step <= one.step else "after"
                 who = f"{when} a person said in step {one.step}: {cut(one.text)}"
                 yield Finding(each.step, f"{each.reason}, {who}")
+
+
+def _unread(trace: Trace, settings: Rules) -> Iterator[Finding]:
+    """Steps that act although a person wanted a file to be read first."""
+    if not settings.guidance_found:
+        return
+    for at, step in enumerate(trace.steps):
+        for heard in step.guidance:
+            for path in prohibitions.first_read(heard.text):
+                for number in _before_reading(trace, at, path, settings.guidance_call_steps):
+                    why = f"{path} was not read first, as a person said in step {step.step}"
+                    yield Finding(number, f"{why}: {cut(heard.text)}")
+
+
+def _before_reading(trace: Trace, at: int, path: str, most: int) -> list[int]:
+    acted: list[int] = []
+    coming = zip(trace.steps[at + 1 :], trace.seen[at + 1 :], strict=True)
+    for record, step in coming:
+        results = zip(step.calls, record.results, strict=True)
+        if any(edits.shows_file(call, path, result.text) for call, result in results):
+            return acted
+        if any(can_change(call) for call in step.calls):
+            acted.append(step.step)
+        if len(acted) == most or record.guidance:
+            return acted
+    return acted
 
 
 def _said(trace: Trace, settings: Rules) -> Iterator[_Said]:

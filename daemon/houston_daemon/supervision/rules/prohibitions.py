@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 _VERBS = {
     "use": "use", "using": "use", "import": "use", "importing": "use", "install": "use",
-    "installing": "use", "call": "use", "calling": "use", "load": "use", "loading": "use",
+    "installing": "use", "pass": "use", "passing": "use", "enable": "use", "enabling": "use",
+    "try": "use", "trying": "use", "call": "use", "calling": "use", "load": "use", "loading": "use",
     "run": "run", "running": "run", "execute": "run", "executing": "run", "launch": "run",
     "launching": "run", "start": "run", "starting": "run",
     "edit": "write", "editing": "write", "change": "write", "changing": "write",
@@ -35,7 +36,42 @@ _REST = r"(?P<rest>[^.;!?\n]*(?:\.\w[^.;!?\n]*)*)"
 _FORBIDS = re.compile(
     r"(?:(?P<asks>\b(?:do\s+not|don[’']t|dont|never|stop|avoid|quit|no\s+longer|no\s+more))"
     r"|\b(?:must\s+not|mustn[’']t|should\s+not|shouldn[’']t))"
-    rf"\s+(?:ever\s+|again\s+|please\s+|just\s+)?(?P<verb>[a-z]+)\b{_REST}",
+    rf"\s+(?:ever\s+|again\s+|please\s+|just\s+|be\s+)?(?P<verb>[a-z]+)\b{_REST}",
+    re.I,
+)
+_THING = r"(?P<rest>[`'\"]?[\w./-]{2,200}[`'\"]?)"
+_ENDING = (
+    r"(?=\s*(?:[,;!?:)\n]|\.(?!\w)|\Z"
+    r"|(?:please|pls|thanks|here|and|or|for|in|at|on|but|this)\b))"
+)
+_PLAIN: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (manner, re.compile(words, re.I))
+    for manner, words in (
+        ("use", rf"\bavoid\s+(?:the\s+)?{_THING}{_ENDING}"),
+        ("use", rf"(?:\A|[.;:!?,\n]|\b(?:and|but|so|please|said))\s*\bno\s+{_THING}{_ENDING}"),
+        ("use", rf"\b(?:do\s+not|don[’']t|dont)\s+(?:want|need)\s+(?:any\s+)?{_THING}{_ENDING}"),
+        (
+            "use",
+            r"\b(?:do|run|train|try|solve|make|implement|write|build)\b[^.;!?,\n]{0,40}"
+            rf"\bwithout\s+(?:using\s+|any\s+)?{_THING}{_ENDING}",
+        ),
+        ("write", rf"\bleave\s+{_THING}\s+(?:alone|as\s+(?:it\s+)?is|untouched|unchanged)\b"),
+        ("write", rf"\b(?:hands\s+off|keep\s+away\s+from|stay\s+away\s+from)\s+{_THING}"),
+        ("touch", rf"(?<![\w./-]){_THING}\s+(?:is|are)\s+(?:off[- ]limits|taboo|forbidden)\b"),
+    )
+)
+"""What is forbidden without a verb that says what is done with it: plain words, one thing."""
+_NONE_OF = (
+    "problem problems worries worry rush hurry need idea doubt matter way thanks error errors luck"
+    " progress change changes reason result results news issue issues question questions comment"
+    " comments difference output answer answers time pressure clue pain wonder one longer more less"
+    " it this that them these those any all surprise harm point sense"
+)
+_ORDINARY = frozenset(_NONE_OF.split())
+"""Words of which `no` says that there is none."""
+_READ_FIRST = re.compile(
+    r"(?P<before>[\w’']+\s+)?\b(?:read|look\s+at|look\s+into|open|check|inspect|study)\s+(?:the\s+)?"
+    r"(?P<what>[`'\"]?[\w./-]*\w[`'\"]?)\s+(?:file\s+|script\s+)?first\b(?!\s+\w+\s+this)",
     re.I,
 )
 _INSTEAD = re.compile(
@@ -59,6 +95,10 @@ _ALLOWS = re.compile(
 )
 _ASKING = frozenset(
     [
+        "should",
+        "must",
+        "better",
+        "to",
         "please",
         "and",
         "but",
@@ -86,7 +126,7 @@ _MOMENT = re.compile(
 )
 """Words with which something is forbidden for a time."""
 _ENDS = re.compile(
-    r"\s*(?:,|\b(?:and|or|but|instead|because|since|any\s*more|again|now|then|at\s+all|please)\b|[:)(]|--|—).*",
+    r"\s*(?:,|\b(?:and|or|but|instead|because|since|any\s*more|again|now|then|at\s+all|please|pls|thanks|here|this\s+time)\b|[:)(]|--|—).*",
     re.I | re.S,
 )
 _PURPOSE = re.compile(r"\s+(?:for|to)\s+(?:the\s+)?(?P<what>[a-z]+)\b.*", re.I | re.S)
@@ -107,7 +147,8 @@ class Forbidden(NamedTuple):
     """Something that guidance forbids."""
 
     manner: str
-    """`use`, `run`, `write`, `read`, or `call` where `what` is the name of a call."""
+    """`use`, `run`, `write`, `read`, `touch` for all of them, or `call` where `what` is the name of
+    a call."""
     what: str
     purpose: str = ""
     """What it is forbidden for; empty for everything."""
@@ -127,7 +168,19 @@ class Forbidden(NamedTuple):
 
 def forbidden(text: str) -> list[Forbidden]:
     """What a message forbids; nothing where its words are not plain."""
-    return list(dict.fromkeys([*_asked(_FORBIDS, text), *_asked(_INSTEAD, text), *_passive(text)]))
+    asked = [*_asked(_FORBIDS, text), *_asked(_INSTEAD, text), *_passive(text), *_plain(text)]
+    return list(dict.fromkeys(asked))
+
+
+def first_read(text: str) -> list[str]:
+    """Files that a message wants to be read before anything else is done."""
+    found = []
+    for one in _READ_FIRST.finditer(text):
+        before = (one["before"] or "").strip().lower()
+        what = one["what"].strip("`'\"")
+        if (not before or before in _ASKING) and ("." in what or "/" in what or what.isupper()):
+            found.append(what)
+    return found
 
 
 def allowed(text: str) -> list[Forbidden]:
@@ -151,6 +204,20 @@ def _asked(pattern: re.Pattern[str], text: str) -> Iterator[Forbidden]:
             yield Forbidden("call", _WHATEVER[verb])
         elif verb in _ALONE and not _ENDS.sub("", rest).strip():
             yield Forbidden("call", _ALONE[verb])
+
+
+def _plain(text: str) -> Iterator[Forbidden]:
+    for manner, pattern in _PLAIN:
+        for found in pattern.finditer(text):
+            what = found["rest"].strip("`'\"").rstrip(".")
+            before, after = text[: found.start()], text[found.end() :]
+            sentence = re.split(r"[.;!?\n](?!\w)", before)[-1]
+            rest = re.split(r"[.;!?\n](?!\w)", after)[0]
+            ordinary = what.lower() in _ORDINARY or what.lower().endswith("ing")
+            if ordinary or _VERBS.get(what.lower()) or len(what) <= _SHORTEST:
+                continue
+            if not _CONDITION.search(f"{sentence} {rest}"):
+                yield Forbidden(manner, what, now=bool(_MOMENT.search(f"{sentence} {rest}")))
 
 
 def _passive(text: str) -> Iterator[Forbidden]:

@@ -69,6 +69,8 @@ class Simple(NamedTuple):
     """What joins it to the next: `&&`, `||`, `|`, `&`, or `;` for everything else."""
     output: str = ""
     """The file that its output takes the place of; empty where it goes to none, or is appended."""
+    log: str = ""
+    """The file that its output goes to, also where it is appended."""
     apart: bool = False
     """Whether a shell of its own runs it, whose variables and folder end with it: `(…)`, `-c`."""
 
@@ -109,6 +111,11 @@ class Simple(NamedTuple):
         if self.program == "tee" and not {"-a", "--append"} & set(self.words):
             found += [word for word in self.words[1:] if not word.startswith("-")]
         return tuple(_in(self.folder, one) for one in found)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Paths of the files that its output goes to."""
+        return (_in(self.folder, self.log),) if self.log else ()
 
     @property
     def git(self) -> str:
@@ -177,7 +184,9 @@ def _read(command: str, exported: Mapping[str, str], folder: str, deeper: int) -
     for words, target, appended, after, body, within in _groups(tokens(command)):
         exported, folder = _within(around, within, (exported, folder))
         one = _simple(words, exported, folder)
-        one = one._replace(after=after, output="" if appended else target, apart=bool(around))
+        one = one._replace(
+            after=after, output="" if appended else target, log=target, apart=bool(around)
+        )
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
             if path:
@@ -242,7 +251,8 @@ def _groups(read: Iterable[Token]) -> list[_Group]:
         if kind == "heredoc":
             bodies.append(text)
         elif redirects and kind == "word":
-            if ">" in redirects and "&" not in redirects and not (target and redirects[0] == "2"):
+            file = "&" not in redirects or redirects.startswith("&>")
+            if ">" in redirects and file and not (target and redirects[0] == "2"):
                 target, appended = text, redirects.endswith(">>")
         elif kind == "operator" and set(text) <= _SEPARATORS:
             after = _join(text)

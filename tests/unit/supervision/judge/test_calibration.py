@@ -16,7 +16,7 @@ from tests.support.written_home import WrittenHome, sample
 
 FAILS = "Traceback (most recent call last):\nValueError: no\n"
 RUN = Call(id="1.0", name="run_command", arguments={"command": "python a.py"})
-ERROR = "error_observation@4: run_command python a.py: ValueError: no"
+ERROR = "error_observation@5: run_command python a.py: ValueError: no"
 OVERRULED = {"verdict": "mask", "reason": f"{ERROR}; the judge would keep it"}
 OWN = {"verdict": "mask", "reason": "wrong_tool: why not ls; the judge would keep it"}
 KEEPS = {"verdict": "keep", "reason": "it is sound"}
@@ -50,7 +50,7 @@ def test_a_keep_that_an_error_overruled_is_the_judges_own_keep(written: WrittenH
     by = compared(written).by
     assert by["judge"] == Agreement(both=1, only_source=0, only_people=3, neither=0)
     assert by["judge"].recall.value == 0.25, "it would have found one of four"
-    assert by["error_observation@4"].recall.value == 1.0
+    assert by["error_observation@5"].recall.value == 1.0
     assert by["rules and judge"].recall.value == 1.0, "an error counts, whatever the judge keeps"
 
 
@@ -59,9 +59,9 @@ def test_a_rule_is_measured_only_where_the_task_wants_it(written: WrittenHome) -
     judged(written, "off", {}, {}, {}, task="off", rules='off = ["error_observation"]')
     judged(written, "only", KEEPS, task="only", rules='only = ["blind_edit"]')
     by = compared(written).by
-    assert by["error_observation@4"] == Agreement(2, 0, 0, 0)
+    assert by["error_observation@5"] == Agreement(2, 0, 0, 0)
     assert by["null_action@1"].steps == 5
-    assert by["blind_edit@5"].steps == 6
+    assert by["blind_edit@6"].steps == 6
     assert by["all rules"] == Agreement(2, 0, 4, 0)
     assert by["rules and judge"] == Agreement(2, 0, 4, 0), "nothing overrules that keep"
 

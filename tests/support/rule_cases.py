@@ -1,0 +1,178 @@
+"""How right the rules are on judged excerpts of rollouts (`rule_cases.toml`): precision and recall.
+
+Every step of every case counts for every rule: masked as the case says, masked though it should be
+kept, or kept though it should be masked.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from houston_daemon.supervision.rules import catalog
+from houston_daemon.supervision.trace import Trace
+from tests.support import traced as made
+from tests.support.traced import EVALUATED, Done, Step
+
+FILE = Path(__file__).with_suffix(".toml")
+TASKS = {
+    "": "",
+    "evaluate": EVALUATED,
+    "gpus": "[rules]\ngpus = 8\n",
+    "vllm": "[rules]\nvllm = true\n",
+}
+Masks = dict[int, frozenset[str]]
+"""By step, the rules that mask it; steps that are kept are left out."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One judged excerpt."""
+
+    name: str
+    trace: Trace
+    expected: Masks
+    held_out: bool
+
+    @property
+    def found(self) -> Masks:
+        """What the rules say."""
+        return {
+            step: frozenset(one.rule for one in verdicts)
+            for step, verdicts in catalog.found(self.trace).items()
+        }
+
+
+class Accuracy(NamedTuple):
+    """Of one rule, in steps."""
+
+    right: int
+    """Masked as they should be."""
+    wrong: int
+    """Masked though they should be kept."""
+    missed: int
+
+    @property
+    def precision(self) -> float:
+        return self.right / max(1, self.right + self.wrong)
+
+    @property
+    def recall(self) -> float:
+        return self.right / max(1, self.right + self.missed)
+
+
+def cases() -> list[Case]:
+    """All of them, in the order of the file."""
+    found = tomllib.loads(FILE.read_text(encoding="utf-8"))["case"]
+    return [_case(one) for one in found]
+
+
+def accuracy(among: list[Case]) -> dict[str, Accuracy]:
+    """By rule that a case names or that masks something, in the catalog's order."""
+    judged = [(case.expected, case.found) for case in among]
+    told = {
+        rule: Accuracy(*map(sum, zip(*_counts(rule, judged), strict=True)))
+        for rule in catalog.RULES
+    }
+    return {rule: one for rule, one in told.items() if any(one)}
+
+
+def interval(part: int, whole: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    if not whole:
+        return 0.0, 1.0
+    z, share = 1.96, part / whole
+    middle = share + z * z / (2 * whole)
+    reach = z * sqrt(share * (1 - share) / whole + z * z / (4 * whole * whole))
+    below = 1 + z * z / whole
+    return max(0.0, (middle - reach) / below), min(1.0, (middle + reach) / below)
+
+
+def _counts(rule: str, judged: list[tuple[Masks, Masks]]) -> Iterator[tuple[int, int, int]]:
+    yield 0, 0, 0
+    for expected, found in judged:
+        right = {step for step, rules in expected.items() if rule in rules}
+        masked = {step for step, rules in found.items() if rule in rules}
+        yield len(right & masked), len(masked - right), len(right - masked)
+
+
+def _case(told: Mapping[str, Any]) -> Case:
+    expected = {
+        number: frozenset(step["mask"])
+        for number, step in enumerate(told["steps"], 1)
+        if "mask" in step
+    }
+    for number, rules in told.get("masks", {}).items():
+        step = int(number)
+        expected[step] = expected.get(step, frozenset()) | frozenset(rules)
+    trace = made.traced([_step(one) for one in told["steps"]], TASKS[told.get("task", "")])
+    return Case(told["name"], trace, expected, bool(told.get("held_out")))
+
+
+def _step(told: dict[str, Any]) -> Step:
+    more = {key: told[key] for key in ("said", "changed", "malformed") if key in told}
+    calls = told.get("calls") or ([] if "malformed" in told else [told])
+    return Step(*map(_call, calls), **more)
+
+
+def _call(told: dict[str, Any]) -> Done:
+    session = {"session": told["session"]} if "session" in told else {}
+    match told:
+        case {"run": command}:
+            return made.run(command, told.get("says", ""), told.get("code", 0), **session)
+        case {"begin": command}:
+            return made.begin(command, told.get("says", ""), **session)
+        case {"output": text}:
+            return made.output(text, told["running"], told.get("code"), **session)
+        case {"look": path}:
+            return made.look(path, told.get("says", "1\tx"))
+        case {"edit": path}:
+            return made.edit(path)
+        case {"create": path}:
+            change = "replaced" if told.get("replaces") else "created"
+            return made.create(path, told["text"], change)
+        case {"list": text}:
+            return made.listing(text)
+        case {"sleep": seconds}:
+            return made.sleep(seconds)
+        case {"score": value}:
+            return made.score(value)
+        case {"format": error}:
+            return made.score(None, "format", error)
+        case {"finish": _}:
+            return made.finish()
+        case {"failed": name}:
+            return made.call(name, "error", told["says"], False, error=told["says"])
+        case {"refused": name}:
+            return made.call(name, "error", told["says"], False, refused=told["says"])
+    raise ValueError(f"no call: {told}")
+
+
+def table(among: list[Case]) -> list[str]:
+    """Markdown: a line per rule, counts and intervals beside the figures."""
+    lines = ["| rule | precision | recall | right, wrong, missed |", "|---|---|---|---|"]
+    for rule, one in accuracy(among).items():
+        masked, should = one.right + one.wrong, one.right + one.missed
+        shares = [
+            f"{one.right / whole:.2f} ({low:.2f}–{high:.2f})" if whole else "–"
+            for whole in (masked, should)
+            for low, high in [interval(one.right, whole)]
+        ]
+        counts = f"{one.right}, {one.wrong}, {one.missed}"
+        lines.append(f"| `{rule}` | {shares[0]} | {shares[1]} | {counts} |")
+    return lines
+
+
+if __name__ == "__main__":
+    every = cases()
+    for title, held_out in (("written before", False), ("held out", True)):
+        mine = [one for one in every if one.held_out == held_out]
+        print(f"{len(mine)} cases {title}")
+        print("\n".join(table(mine)))
+        for one in mine:
+            if one.found != one.expected:
+                said = {k: sorted(v) for k, v in one.found.items()}
+                meant = {k: sorted(v) for k, v in one.expected.items()}
+                print(f"  {one.name}: found {said}, expected {meant}")
