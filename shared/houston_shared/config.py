@@ -60,6 +60,9 @@ class Metrics(Settings, frozen=True):
     """How old the figures may be."""
 
 
+ReasoningField = Literal["none", "chat_template", "effort"]
+
+
 class Engine(Settings, frozen=True):
     """One engine. Which keys matter depends on `kind`."""
 
@@ -74,23 +77,58 @@ class Engine(Settings, frozen=True):
     """Port of a child on the loopback address; 0 takes a free one."""
     command: tuple[str, ...] = ()
     """Command of a `vllm` child; empty for the one that `doctor --install-engine` made."""
+    args: tuple[str, ...] = ()
+    """Further arguments of `vllm serve`, after Houston's own, e.g. `["--max-model-len", "8192"]`.
+    `--host`, `--port`, `--uds`, `--model`, `--served-model-name`, `--api-key`, `--config`,
+    `--logprobs-mode` and `--headless` are Houston's. A `command` of your own takes none.
+    """
     model: str = ""
     """Model name in requests, or the model folder of a child; empty for SmolLM2-135M-Instruct."""
     tokenizer: str = ""
-    """tokenizer.json of the model; empty for the one in the model folder."""
+    """tokenizer.json of the model, or its folder; empty for the one in the model folder. A `token`
+    engine needs it, unless `model` is a folder; `chat` has no use for it."""
     dialect: str = "chatml-json"
+    """How the model's family writes prompts and calls, for engines that take token ids (and `chat`
+    with `tool_calls = "text"`). `chatml-json`: models with `<|im_end|>` that write JSON under a
+    schema (SmolLM2, any small ChatML model). `hermes`: `<tool_call>` with JSON (Hermes, Qwen2.5).
+    `qwen3`: as that, with thinking switched by `reasoning` (Qwen3). `glm45`: GLM-4.5 and 4.6."""
     window: int = 0
-    """Largest prompt + answer in tokens; 0 for what the model or server says."""
+    """Largest prompt + answer in tokens; 0 for what the model or server says. A `chat` endpoint
+    that is not said to have one refuses what is too long, and the context is then forked."""
     api_key_env: str = ""
-    """Environment variable that holds the key; the key itself is never stored."""
+    """Environment variable that holds the key; the key itself is never stored. It is read from the
+    daemon's environment: after a change `export NAME=…; houston daemon restart`."""
+    parameters: dict[str, Any] = {}
+    """For `chat`, `token`, `vllm` and `embedded`: added to each request, over what the task file
+    says, e.g. `{ temperature = 1.0, max_completion_tokens = 8192, reasoning_effort = "high" }`.
+    Nothing else is sent to a `chat` endpoint than the model, messages, tools, `temperature`,
+    `top_p` and the limit of an answer where the task file sets them, and `stream` with
+    `stream_options` (for the count of tokens), which an endpoint that refuses them by name is not
+    sent again; `{ stream = false }` asks for whole answers."""
+    omit_parameters: tuple[str, ...] = ()
+    """Names that are never sent, whoever asks for them, e.g. `["temperature", "stream_options"]`:
+    what `null` would say, which TOML does not have."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """For `chat`: by which name a task's `budget.answer_tokens` is sent; OpenAI's reasoning models
+    want the second."""
+    headers: dict[str, str] = {}
+    """Sent with each request of `chat` and `token`. What looks like a secret is refused here."""
+    headers_env: dict[str, str] = {}
+    """Header → environment variable of the daemon that holds its value, for secrets, e.g.
+    `{ "x-api-key" = "GATEWAY_KEY" }`. They are neither stored nor shown, and redacted like keys."""
     reasoning: bool = False
     """Let the model write reasoning tokens."""
+    reasoning_field: ReasoningField = "none"
+    """For `chat`: how `reasoning` is told. `none`: not at all, the model decides. `chat_template`:
+    `chat_template_kwargs.enable_thinking`, on and off (vLLM, SGLang). `effort`: `reasoning_effort`
+    where it is on (OpenAI; `parameters` may say how much)."""
     tool_calls: Literal["native", "text"] = "native"
     """For `chat`: the endpoint's own tool calls, or text parsed by the dialect."""
     path: str = ""
     """For `script` and `recorded`: the JSON Lines file, from the folder of this file."""
     environment: dict[str, str] = {}
-    """Extra environment of a child."""
+    """Extra environment of a child; it wins over what Houston sets, e.g. `HF_HUB_OFFLINE = "0"`.
+    """
     settings: dict[str, Any] = {}
     """Settings of a kind that another package brings, as that package documents them."""
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
@@ -158,7 +196,7 @@ class Secrets(Settings, frozen=True):
     of less than 8 characters are not redacted."""
 
     names: tuple[str, ...] = ()
-    """Variables that hold secrets, besides every `api_key_env`."""
+    """Variables that hold secrets, besides every `api_key_env` and those of `headers_env`."""
     patterns: tuple[str, ...] = ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD", "*_CREDENTIALS")
     """Names of variables that hold secrets; a value that is the path of a file is none."""
     ignore: tuple[str, ...] = ()

@@ -113,7 +113,13 @@ class SampleBody(Record, frozen=True):
     malformed: str = ""
     """Why the text could not be parsed into an action; empty when it could."""
     prompt_tokens: int | None = None
+    """Tokens of the prompt: of the ids that were sent, or as a chat endpoint counts them."""
     cached_tokens: int | None = None
+    """Of the prompt, what the engine took from its prefix cache, where it says so."""
+    completion_tokens: int | None = None
+    """Sampled tokens as the engine counts them, those of reasoning too, where it says so."""
+    reasoning_tokens: int | None = None
+    """Of the sampled tokens, those of reasoning, where it says so."""
     policy_hash: str = ""
     """Content of the policy's weights (SHA-256), which its name is not; empty for a base model."""
     seconds: float = 0.0

@@ -45,6 +45,7 @@ def rules(config: Configuration) -> Secrets:
     """The configuration's rules, with the variables that its engines and tools take keys from."""
     tools = config.tools
     keys = [e.api_key_env for e in config.engines.values()]
+    keys += [name for e in config.engines.values() for name in e.headers_env.values()]
     keys += [tools.search.api_key_env, tools.multimodal.api_key_env, tools.browse.proxy_env]
     names = tuple(dict.fromkeys((*config.secrets.names, *filter(None, keys))))
     return msgspec.structs.replace(config.secrets, names=names)

@@ -45,8 +45,8 @@ class Budget(Settings, frozen=True):
     """Time that all evaluations of a rollout may take together, the last one too; 0 is no limit."""
     context_tokens: Positive = 100_000
     """A context longer than this is forked; less where the engine's window is smaller."""
-    answer_tokens: Positive = 1_024
-    """Most tokens of one sample."""
+    answer_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    """Most tokens of one sample; 0: 1,024, and a `chat` endpoint is sent no limit."""
     observation_tokens: Positive = 10_000
     """An observation is cut here, and says so; less where the engine's window is smaller."""
     command_seconds: Seconds = 10.0
@@ -137,10 +137,12 @@ class Attention(Settings, frozen=True):
 class Sampling(Settings, frozen=True):
     """How the policy samples."""
 
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.7
-    """0 takes the likeliest token."""
-    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    """Nucleus; 1 keeps every token."""
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    """0 takes the likeliest token. Without it token engines sample at 0.7, and a `chat` endpoint is
+    sent none."""
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """Nucleus; 1 keeps every token, as token engines do without it; a `chat` endpoint is sent none.
+    """
     guided: bool = True
     """Decode calls under their schema where the engine can."""
     reasoning: bool = False

@@ -37,6 +37,9 @@ class ChatServer:
     keys: list[str] = field(default_factory=list)
     rollouts: list[str] = field(default_factory=list)
     """What each request's header names."""
+    allowed: frozenset[str] = frozenset()
+    """Fields that a request may have; any other is refused by its name. Empty: all."""
+    headers: list[dict[str, str]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client left in mid-stream."""
     pausing: threading.Event = field(default_factory=threading.Event)
@@ -69,7 +72,18 @@ class ChatServer:
         self.asked.append(await request.json())
         self.keys.append(request.headers.get("authorization", ""))
         self.rollouts.append(request.headers.get("x-houston-rollout", ""))
+        self.headers.append(dict(request.headers))
+        body = self.asked[-1]
+        wrong = sorted(body.keys() - self.allowed) if self.allowed else []
+        if wrong:
+            message = f"Unrecognized request argument supplied: {wrong[0]}"
+            error = {"message": message, "type": "invalid_request_error", "code": None}
+            return JSONResponse({"error": error}, 400)
         answer = self.answers.pop(0)
+        if isinstance(answer, dict):
+            return JSONResponse(answer)
+        if isinstance(answer, tuple) and isinstance(answer[1], str):
+            return Response(answer[1], answer[0], media_type="application/json")
         if isinstance(answer, tuple):
             status, headers = answer
             return JSONResponse({"error": {"message": "not now"}}, status, headers)

@@ -180,6 +180,8 @@ async def test_reasoning_stays_apart(server: ChatServer) -> None:
 
 
 SWITCH = {
+    (None, True): {},
+    (None, False): {},
     ("chat_template", True): {"chat_template_kwargs": {"enable_thinking": True}},
     ("chat_template", False): {"chat_template_kwargs": {"enable_thinking": False}},
     ("effort", True): {"reasoning_effort": "medium"},
@@ -189,9 +191,10 @@ SWITCH = {
 
 
 @pytest.mark.parametrize("case", SWITCH, ids=str)
-async def test_the_reasoning_switch(server: ChatServer, case: tuple[str, bool]) -> None:
+async def test_the_reasoning_switch(server: ChatServer, case: tuple[str | None, bool]) -> None:
     server.answers = [FINE]
-    await sampled(engine(server, reasoning_field=case[0]), ask(reasoning=case[1]))
+    settings = {} if case[0] is None else {"reasoning_field": case[0]}
+    await sampled(engine(server, **settings), ask(reasoning=case[1]))
     sent = {k: server.asked[0][k] for k in server.asked[0] if "reasoning" in k or "kwargs" in k}
     assert sent == SWITCH[case]
 

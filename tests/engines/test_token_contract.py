@@ -168,10 +168,10 @@ async def test_an_extended_prompt_is_taken_from_the_cache(
     first = await sampled(engine, ask(served, prompt_ids=prompt, cache_salt=salt))
     longer = [*prompt, *first.token_ids, *served.ids("eleven twelve thirteen " * 10)]
     second = await sampled(engine, ask(served, prompt_ids=longer, cache_salt=salt))
-    assert first.cached_tokens in (0, None)
-    assert second.cached_tokens >= (len(prompt) // 128) * 128
+    assert first.usage.cached_tokens in (0, None)
+    assert second.usage.cached_tokens >= (len(prompt) // 128) * 128
     other = await sampled(engine, ask(served, prompt_ids=longer, cache_salt="policy@2"))
-    assert other.cached_tokens in (0, None)
+    assert other.usage.cached_tokens in (0, None)
 
 
 async def test_a_cached_continuation_is_the_uncached_one(
@@ -182,7 +182,7 @@ async def test_a_cached_continuation_is_the_uncached_one(
     await sampled(engine, ask(served, prompt_ids=head, cache_salt="a", max_tokens=1))
     cached = await sampled(engine, ask(served, prompt_ids=head + tail, cache_salt="a"))
     fresh = await sampled(engine, ask(served, prompt_ids=head + tail, cache_salt="b"))
-    assert cached.cached_tokens > 0 == (fresh.cached_tokens or 0)
+    assert cached.usage.cached_tokens > 0 == (fresh.usage.cached_tokens or 0)
     assert cached.token_ids == fresh.token_ids
 
 

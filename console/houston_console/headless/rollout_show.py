@@ -75,6 +75,7 @@ def _read(name: str, person: Person) -> Plan[tuple[Standing, dict[str, Any], lis
     facts = {
         "seed": (yield from _seed(one)),
         "drift": drifts,
+        "usage": msgspec.to_builtins((yield from progress.usage(one.id))),
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
         "limited_by": _limited_by(one.id, workspace),
@@ -111,6 +112,23 @@ def _freed(one: cleaned.Cleaning | None) -> dict[str, Any] | None:
         return None
     fields = {"bytes": one.body.bytes, "snapshots": one.body.snapshots, "left": one.body.left}
     return {"at": iso(one.at), "by": one.body.by, **fields, "said": cleaned.said(one)}
+
+
+def _tokens(usage: dict[str, int | None]) -> str:
+    """What its samples cost, as far as engines said."""
+    if usage["prompt_tokens"] is None and usage["completion_tokens"] is None:
+        return ""
+    told = {name: "?" if count is None else f"{count:,}" for name, count in usage.items()}
+    cached = f" ({told['cached_tokens']} cached)" if usage["cached_tokens"] is not None else ""
+    thought = (
+        f" ({told['reasoning_tokens']} of reasoning)"
+        if usage["reasoning_tokens"] is not None
+        else ""
+    )
+    return (
+        f"{told['prompt_tokens']} prompt{cached}, {told['completion_tokens']} sampled{thought},"
+        f" in {told['samples']} samples"
+    )
 
 
 def _claim(held: dict[str, Any] | None) -> str:
@@ -156,6 +174,7 @@ def _show(page: Page, one: Rollout, facts: dict[str, Any], scores: list[Evaluati
         "started": local(one.created_at),
         "newest": f"{local(one.updated_at)}{f', now {one.activity}' if one.activity else ''}",
         "steps": f"{one.steps} ({drift or 'none'}); {one.errors} with errors; {one.forks} forks",
+        "tokens": _tokens(facts["usage"]),
         "active": duration(one.active_us / 1_000_000),
         "score": f"best {score(one.best_score)},"
         f" {'final' if one.state in ENDED else 'last'} {score(one.last_score)}",

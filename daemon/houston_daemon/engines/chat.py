@@ -1,12 +1,16 @@
 """The chat client: any OpenAI-compatible /chat/completions endpoint. No token ids.
 
-Tools go natively, or are left to the dialect's text (`tools_mode="text"`). Calls come back parsed;
-arguments that are no JSON object mark their call instead of failing the sample. Rows from such an
-engine are rendered, never exact.
+A request holds `model`, `messages`, `tools` where there are any, what the task file and the
+engine's `parameters` say, and nothing else but `stream` and `stream_options`, by which an answer
+comes as it is made and with its count of tokens; an endpoint that refuses one of these two by name
+is asked without it from then on. Tools go natively, or are left to the dialect's text
+(`tools_mode="text"`). Calls come back parsed; arguments that are no JSON object mark their call
+instead of failing the sample. Rows from such an engine are rendered, never exact.
 """
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,20 +26,27 @@ from houston_daemon.engines.http import (
     client,
     events,
     finished_before,
+    whole,
     with_retries,
 )
 from houston_daemon.engines.protocol import (
+    EngineRefused,
     EngineUnavailable,
     FinishReason,
     Sampled,
     SampleRequest,
+    Usage,
 )
+from houston_shared.config import ReasoningField
 from houston_shared.records import Call, Message
 
 READ_SECONDS = 600.0
 ROLLOUT = "X-Houston-Rollout"
 """Header with the percent-encoded id of the rollout that asks: a gateway's log tells them apart."""
-ReasoningField = Literal["chat_template", "effort", "none"]
+OWN = {"stream": True, "stream_options": {"include_usage": True}}
+"""What Houston asks for by itself; `parameters` and `omit_parameters` win."""
+TAKEN = frozenset({"model", "messages", "tools", "n"})
+"""Fields that `parameters` may not name: they are the rollout's."""
 
 
 @dataclass(slots=True)
@@ -46,7 +57,7 @@ class _Partial:
     reasoning: list[str] = field(default_factory=list)
     calls: dict[int, list[str]] = field(default_factory=dict)
     finish: str = ""
-    cached: int | None = None
+    usage: Usage = field(default_factory=Usage)
 
 
 class ChatEngine:
@@ -55,7 +66,10 @@ class ChatEngine:
     url: base address as the endpoint documents it, usually ending in `/v1`. window: largest prompt
     + answer, where known. tools_mode: `native`, or `text` when the dialect parses calls.
     reasoning_field: how the switch is sent: `chat_template` (vLLM, SGLang: enable_thinking),
-    `effort` (OpenAI: reasoning_effort), or `none`. effort: its value when reasoning is on.
+    `effort` (OpenAI: reasoning_effort, where reasoning is on), or `none`. max_tokens_field: the
+    name of the limit of an answer, where the task file sets one. parameters: added to each request,
+    over all others but the rollout's own. omit: fields that are never sent. headers: of each
+    request.
     """
 
     token_ids = False
@@ -69,8 +83,11 @@ class ChatEngine:
         *,
         window: int | None = None,
         tools_mode: Literal["native", "text"] = "native",
-        reasoning_field: ReasoningField = "chat_template",
-        effort: str = "medium",
+        reasoning_field: ReasoningField = "none",
+        max_tokens_field: str = "max_tokens",
+        parameters: Mapping[str, Any] | None = None,
+        omit: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
     ) -> None:
         self.name = name
@@ -78,9 +95,12 @@ class ChatEngine:
         self._model = model
         self._tools_mode = tools_mode
         self._reasoning_field = reasoning_field
-        self._effort = effort
+        self._max_tokens_field = max_tokens_field
+        self._added = dict(parameters or {})
+        self._omitted = set(omit)
+        """Of the configuration, and what the endpoint has refused of `OWN`."""
         self._retry = retry or Retry()
-        self._http = client(url, api_key, READ_SECONDS)
+        self._http = client(url, api_key, READ_SECONDS, headers)
 
     async def ready(self) -> None:
         """Return when the endpoint answers at all: what it lists and asks differs widely."""
@@ -99,14 +119,19 @@ class ChatEngine:
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
         """Sample once; see the protocol. An interrupted sample keeps its text and no calls."""
         started = time.monotonic()
-        body = self._body(request)
         headers = {ROLLOUT: quote(request.rollout)} if request.rollout else {}
         partial = _Partial()
 
         async def once() -> bool:
             nonlocal partial
-            partial = _Partial()
-            return await finished_before(stop, self._stream(body, headers, partial))
+            while True:
+                partial, body = _Partial(), self._body(request)
+                try:
+                    return await finished_before(stop, self._ask(body, headers, partial))
+                except EngineRefused as problem:
+                    if not (refused := _refused_of_own(body, problem)):
+                        raise
+                    self._omitted.add(refused)
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
         text, thought = _joined(partial.text), _joined(partial.reasoning)
@@ -120,23 +145,16 @@ class ChatEngine:
             calls=(_calls(partial, request.step) if ended else ()) if native else None,
             thought=text if native else None,
             reasoning=thought,
-            cached_tokens=partial.cached,
+            usage=partial.usage,
             seconds=time.monotonic() - started,
-            parameters={
-                "temperature": request.temperature,
-                "top_p": request.top_p,
-                "max_tokens": request.max_tokens,
-                "reasoning": request.reasoning,
-            },
+            parameters={k: v for k, v in self._body(request).items() if k not in (*TAKEN, *OWN)},
         )
 
-    async def _stream(
-        self, body: dict[str, Any], headers: dict[str, str], partial: _Partial
-    ) -> None:
+    async def _ask(self, body: dict[str, Any], headers: dict[str, str], partial: _Partial) -> None:
         asking = self._http.stream("POST", "/chat/completions", json=body, headers=headers)
         async with asking as response:
             await check(response)
-            async for event in events(response):
+            async for event in events(response) if _is_stream(response) else whole(response):
                 try:
                     _take(event, partial)
                 except (AttributeError, TypeError, ValueError) as problem:
@@ -149,19 +167,37 @@ class ChatEngine:
         body: dict[str, Any] = {
             "model": request.policy or self._model,
             "messages": [_message(message, native) for message in request.messages],
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "stream": True,
-            "stream_options": {"include_usage": True},
         }
         if native and request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.max_tokens_asked:
+            body[self._max_tokens_field] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.top_p is not None:
+            body["top_p"] = request.top_p
         if self._reasoning_field == "chat_template":
             body["chat_template_kwargs"] = {"enable_thinking": request.reasoning}
         elif self._reasoning_field == "effort" and request.reasoning:
-            body["reasoning_effort"] = self._effort
-        return body
+            body["reasoning_effort"] = "medium"
+        body |= {**OWN, **self._added}
+        if not body.get("stream") or "stream" in self._omitted:
+            body.pop("stream_options", None)
+        return {name: value for name, value in body.items() if name not in self._omitted}
+
+
+def _refused_of_own(body: Mapping[str, Any], problem: EngineRefused) -> str:
+    """Which of the fields that nobody asked for an endpoint refuses by name; empty for none."""
+    if problem.status not in (400, 422):
+        return ""
+    for name in reversed(OWN):  # the options first: a refusal of them may name the stream, too
+        if name in body and body[name] == OWN[name] and re.search(rf"\b{name}\b", problem.cause):
+            return name
+    return ""
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    return not response.headers.get("content-type", "").startswith("application/json")
 
 
 def _message(message: Message, native: bool) -> dict[str, Any]:
@@ -198,22 +234,25 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _take(event: Mapping[str, Any], partial: _Partial) -> None:
+    """Add one event of a stream, or a whole answer: its message is a delta of everything."""
     if usage := event.get("usage"):
-        details = usage.get("prompt_tokens_details") or {}
-        partial.cached = details.get("cached_tokens", partial.cached)
-    for choice in event.get("choices", ()):
-        delta = choice.get("delta") or {}
+        partial.usage = Usage.read(usage)
+    for choice in event.get("choices") or ():
+        delta = choice.get("delta") or choice.get("message") or {}
         partial.text.append(_text(delta.get("content")))
         partial.reasoning.append(_text(delta.get("reasoning_content") or delta.get("reasoning")))
-        for part in delta.get("tool_calls") or ():
-            _extend(partial.calls, part)
+        for place, part in enumerate(delta.get("tool_calls") or ()):
+            _extend(partial.calls, part, place if "message" in choice else 0)
         partial.finish = choice.get("finish_reason") or partial.finish
 
 
-def _extend(calls: dict[int, list[str]], part: Mapping[str, Any]) -> None:
-    """Join one piece of a call: its name comes once, its arguments in pieces."""
+def _extend(calls: dict[int, list[str]], part: Mapping[str, Any], place: int) -> None:
+    """Join one piece of a call: its name comes once, its arguments in pieces.
+
+    place: its place, where the endpoint gives it none.
+    """
     function = part.get("function") or {}
-    call = calls.setdefault(int(part.get("index") or 0), ["", "", ""])
+    call = calls.setdefault(int(part.get("index") or place), ["", "", ""])
     call[0] = str(part.get("id") or call[0])
     call[1] = _text(function.get("name")) or call[1]
     call[2] += _text(function.get("arguments"))

@@ -1,16 +1,19 @@
 """Chooses the engine of a rollout from its settings: the one place that knows all kinds."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.engines import chat, token
 from houston_daemon.engines.chat import ChatEngine
 from houston_daemon.engines.protocol import Engine, EngineUnavailable
 from houston_daemon.engines.script import ScriptEngine
 from houston_daemon.engines.token import TokenEngine
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
+from houston_shared.secret_values import redact
 
 KINDS = ("embedded", "vllm", "token", "chat", "script")
 MakeEngine = Callable[[Mapping[str, Any], str], Engine]
@@ -35,13 +38,15 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
     - `own_policy`: the policy whose full weights a child was started with.
     - `logprobs_mode`: `raw_logprobs` (default) or `processed_logprobs`, as the server was started.
     - `reasoning`: whether the model may write reasoning tokens; the request decides, per sample.
-    - `reasoning_field`: `chat_template` (default), `effort` or `none`: how a chat endpoint is told.
+    - `reasoning_field`: `none` (default), `chat_template`, `effort`: how a chat endpoint is told.
+    - `max_tokens_field`: `max_tokens` (default) or `max_completion_tokens` (chat).
+    - `parameters`, `omit_parameters`, `headers`, `headers_env`: see `request_options`.
     - `tool_calls`: `native` (default) or `text` (chat).
     - `path`: file of a script.
 
     `tokenizer`, `dialect`, `port`, `command` and `environment` belong to others and are passed
     over. Raises ConfigurationError for an unknown kind or a missing key, and EngineUnavailable
-    when the variable that holds the API key is not set.
+    when a variable that holds the API key or a header is not set.
     """
     kind = settings.get("kind", "script" if script else "")
     if script or kind == "script":
@@ -54,7 +59,9 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
             _api_key(settings),
             window=settings.get("window") or None,
             tools_mode=settings.get("tool_calls", "native"),
-            reasoning_field=settings.get("reasoning_field", "chat_template"),
+            reasoning_field=settings.get("reasoning_field", "none"),
+            max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
+            **request_options(settings),
         )
     if kind in KINDS:
         model = str(settings.get("model", ""))
@@ -69,8 +76,59 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
             contents=settings.get("adapter_hashes"),
             own_policy=str(settings.get("own_policy") or ""),
             logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
+            **request_options(settings),
         )
     return plugin(kind)(settings, name or kind)
+
+
+def request_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the configuration adds to each request: `parameters`, `omit` and `headers`.
+
+    Raises as `check_request` does, and EngineUnavailable for a variable that is not set.
+    """
+    check_request(settings)
+    headers = dict(settings.get("headers") or {})
+    for name, variable in (settings.get("headers_env") or {}).items():
+        headers[name] = _variable(variable, f"headers_env.{name}")
+    return {
+        "parameters": settings.get("parameters"),
+        "omit": tuple(settings.get("omit_parameters") or ()),
+        "headers": headers,
+    }
+
+
+def check_request(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for parameters and headers that no request may have.
+
+    A secret is none that may stand in a file: what is stored of it would be a placeholder.
+    """
+    kind = settings.get("kind")
+    taken = chat.TAKEN if kind == "chat" else token.TAKEN
+    parameters: Mapping[str, Any] = settings.get("parameters") or {}
+    for key, names in (
+        ("parameters", parameters),
+        ("omit_parameters", settings.get("omit_parameters") or ()),
+    ):
+        if wrong := sorted(taken.intersection(names)):
+            raise ConfigurationError(
+                f"`{key}` of an engine of kind {kind!r} may not name {', '.join(wrong)}: "
+                "Houston fills that in itself."
+            )
+    for name, value in (settings.get("headers") or {}).items():
+        if _SECRET_NAME.search(name) or redact(value) != value:
+            raise ConfigurationError(
+                f"The header {name!r} of `headers` looks like a secret.",
+                next=f'Write it into a variable: export NAME=…, and headers_env = {{ "{name}" = '
+                '"NAME" }.',
+            )
+    for name, value in parameters.items():
+        if isinstance(value, str) and redact(value) != value:
+            raise ConfigurationError(
+                f"`parameters.{name}` looks like a secret.", next="Use `headers_env`, if it is one."
+            )
+
+
+_SECRET_NAME = re.compile(r"authorization|cookie|token|secret|password|api-?key|credential", re.I)
 
 
 def plugin(kind: str) -> MakeEngine:
@@ -97,11 +155,13 @@ def _needed(settings: Mapping[str, Any], key: str) -> str:
 
 def _api_key(settings: Mapping[str, Any]) -> str:
     variable = settings.get("api_key_env")
-    if not variable:
-        return ""
+    return _variable(variable, "api_key_env") if variable else ""
+
+
+def _variable(variable: str, named_by: str) -> str:
     if variable not in os.environ:
         raise EngineUnavailable(
-            f"the variable {variable}, named by `api_key_env`, is not set where the daemon was"
+            f"the variable {variable}, named by `{named_by}`, is not set where the daemon was"
             " started.",
             "The rollout waits.",
             f"export {variable}=…; houston daemon restart",

@@ -1,24 +1,48 @@
 """What every engine behind HTTP shares: clients, bounded retries, server-sent events, interruption.
 
-It knows no endpoint. A failure that may pass is `Transient` here and becomes EngineUnavailable when
-the retries are spent; every other refusal is EngineRefused at once.
+It knows no endpoint but the words in which they refuse. A failure that may pass is `Transient` here
+and becomes EngineUnavailable when the retries are spent; a prompt that is too long is
+ContextOverflow, and every other refusal EngineRefused, at once.
 """
 
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable
+from houston_daemon.engines.protocol import ContextOverflow, EngineRefused, EngineUnavailable
 from houston_shared.faults import point
 
 Answer = TypeVar("Answer")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_TOO_LONG = re.compile(
+    r"context[_ ](length|window|size)[_ ]?(limit )?(is )?exceeded"
+    r"|exceed(s|ed|ing)?_?( the| this| your)?( model'?s?| available| maximum| token)*_?\s?context"
+    r"|maximum (context|prompt|model) length|model'?s (maximum )?context length"
+    r"|context[_ ](length|window|size)( limit)? (of|is) "
+    r"|(prompt|input|context)( is| length is| was)? too (long|large)|prompt exceeds max length"
+    r"|(input|prompt|request|messages?)\b.{0,80}\b(exceeds?|exceeded|(longer|greater|larger) than)"
+    r"\b.{0,60}\b(context|tokens?( allowed)?|model length|token limit)\b"
+    r"|exceeded model token limit|too many (input |prompt )?tokens\b|range of input length"
+    r"|reduce the length of the (messages|prompt|input)|inputs?`? tokens \+|tokens_limit_reached"
+    r"|inputs?`? must have less than \d+ tokens|request_too_large",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How endpoints say that a prompt is longer than their window."""
+_SPENT = re.compile(
+    r"insufficient[_ ](quota|balance|funds|credits?)|exceeded your current quota|billing"
+    r"|credit balance|quota[_ ]exceeded|out of credits|payment",
+    re.IGNORECASE,
+)
+"""How endpoints say that an account is empty, which waiting a little does not mend."""
+_FOR_PEOPLE = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
+"""Whatever they say besides, these are about no prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +73,17 @@ class Transient(Exception):
         self.after = after
 
 
-def client(url: str, api_key: str, read_seconds: float) -> httpx.AsyncClient:
+def client(
+    url: str, api_key: str, read_seconds: float, more: Mapping[str, str] | None = None
+) -> httpx.AsyncClient:
     """Return a client for a base URL, or for `unix:/path` of a socket file.
 
     read_seconds: longest silence of a server that is at work (a long prompt is silent).
+    more: further headers of each request; they win.
     """
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    headers = httpx.Headers(bearer)
+    headers.update(more or {})
     timeout = httpx.Timeout(read_seconds, connect=5.0, write=60.0, pool=60.0)
     if url.startswith("unix:"):
         transport = httpx.AsyncHTTPTransport(uds=url.removeprefix("unix:").removeprefix("//"))
@@ -144,21 +173,38 @@ async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
         yield event
 
 
+async def whole(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """Yield the one JSON object of an answer that is no stream; raises as `events` does."""
+    body = await response.aread()
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise Transient(f"it sent what is no JSON: {body[:80]!r}") from problem
+    if not isinstance(answer, dict):
+        raise Transient(f"it sent what is no JSON object: {body[:80]!r}")
+    if error := answer.get("error"):
+        raise _in_stream(error)
+    yield answer
+
+
 async def check(response: httpx.Response) -> None:
-    """Return for a success. Raises Transient for 408, 409, 425, 429 and 5xx, else EngineRefused."""
+    """Return for a success. Raises Transient for what may pass, ContextOverflow, EngineRefused."""
     if response.is_success:
         return
     body = (await response.aread()).decode(errors="replace")
-    raise failure(response.status_code, _message(body), _after(response))
+    raise failure(response.status_code, *_told(body), _after(response))
 
 
-def failure(status: int, message: str, after: float | None = None) -> Exception:
-    """Return the exception for an HTTP status."""
-    if status >= 500 or status in (408, 409, 425, 429):
+def failure(status: int, message: str, code: str = "", after: float | None = None) -> Exception:
+    """Return the exception for an HTTP status. code: the endpoint's own words for the error."""
+    words = f"{message} {code}"
+    cause = f"The engine refused the request with {status}: {message}."
+    if status == 413 or (status not in _FOR_PEOPLE and _TOO_LONG.search(words)):
+        return ContextOverflow(cause, "Nothing was sampled.", status=status)
+    spent = status in (400, 429) and _SPENT.search(words)
+    if not spent and (status >= 500 or status in (408, 409, 425, 429)):
         return Transient(f"it answered {status}: {message}", after)
-    return EngineRefused(
-        f"The engine refused the request with {status}: {message}.", "Nothing was sampled."
-    )
+    return EngineRefused(cause, "Nothing was sampled.", status=status)
 
 
 def _after(response: httpx.Response) -> float | None:
@@ -170,20 +216,26 @@ def _after(response: httpx.Response) -> float | None:
 
 def _in_stream(error: Any) -> Exception:
     """The failure that a server tells of in the middle of its answer, in a form of its own."""
-    told = error if isinstance(error, dict) else {}
-    code = str(told.get("code"))
-    return failure(
-        int(code) if code.isdecimal() and len(code) == 3 else 500,
-        str(told.get("message", error))[:600],
-    )
+    message, code = _words(error)
+    number = str(error.get("code")) if isinstance(error, dict) else ""
+    if number.isdecimal() and len(number) == 3:
+        return failure(int(number), message, code)
+    return failure(429 if _SPENT.search(f"{message} {code}") else 500, message, code)
 
 
-def _message(body: str) -> str:
-    """The sentence in an error body: vLLM, OpenAI and plain text differ."""
+def _told(body: str) -> tuple[str, str]:
+    """The sentence in an error body, and its code: vLLM, OpenAI, FastAPI and plain text differ."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return body.strip()[:300] or "no reason given"
-    error = data.get("error", data) if isinstance(data, dict) else data
-    message = error.get("message", error) if isinstance(error, dict) else error
-    return str(message).strip().rstrip(".")[:600]
+        return body.strip()[:300] or "no reason given", ""
+    if not isinstance(data, dict):
+        return _words(data)
+    return _words(data.get("error") or data.get("detail") or data)
+
+
+def _words(error: Any) -> tuple[str, str]:
+    """What an error says, and what it is called."""
+    told = error if isinstance(error, dict) else {}
+    message = str(told.get("message") or error).strip().rstrip(".")[:600]
+    return message, f"{told.get('code') or ''} {told.get('type') or ''}".strip()

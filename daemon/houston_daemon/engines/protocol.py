@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import Call, LogprobKind, Message, SampleRole
 
+TEMPERATURE = 0.7
+"""Of a token engine, where the task file sets none."""
 FinishReason = Literal["stop", "length", "interrupted"]
 
 
@@ -28,12 +30,17 @@ class SampleRequest:
     """JSON schemas of the tools in OpenAI's form; a chat engine sends them, others ignore them."""
     max_tokens: int
     """Upper bound of sampled tokens."""
+    max_tokens_asked: bool = False
+    """Whether the task file sets it: a chat endpoint is sent no limit that nobody asked for."""
     stop_token_ids: Sequence[int] = ()
     """Ids that end the turn; the one that ended it is part of what was sampled."""
     grammar: Mapping[str, Any] | None = None
     """JSON schema that the sampled text must follow, or None for free text."""
-    temperature: float = 0.7
-    top_p: float = 1.0
+    temperature: float | None = None
+    """None where nobody set it: a token engine then samples at `TEMPERATURE`, and a chat endpoint
+    is sent none."""
+    top_p: float | None = None
+    """None where nobody set it: as above, with 1."""
     policy: str = ""
     """Name of the policy version (`policy@7`); empty for the base model."""
     policy_hash: str = ""
@@ -49,6 +56,40 @@ class SampleRequest:
     so that a resumed rollout goes on at the right one."""
     rollout: str = ""
     """Id of the rollout that asks; empty for others. A chat endpoint is told it in a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request cost as the engine counts it; None where it does not say."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Of the prompt, what came from the prefix cache."""
+    completion_tokens: int | None = None
+    """Sampled, those of reasoning included."""
+    reasoning_tokens: int | None = None
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> "Usage":
+        """The `usage` of an OpenAI-compatible answer. A count that is no number is none."""
+        prompt = _mapping(told.get("prompt_tokens_details"))
+        sampled = _mapping(told.get("completion_tokens_details"))
+        # DeepSeek counts hits of its cache beside the others.
+        cached = prompt.get("cached_tokens", told.get("prompt_cache_hit_tokens"))
+        return cls(
+            _count(told.get("prompt_tokens")),
+            _count(cached),
+            _count(told.get("completion_tokens")),
+            _count(sampled.get("reasoning_tokens")),
+        )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 2**53 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +113,7 @@ class Sampled:
     """Thought in the engine's own form (chat, script); None where the dialect parses the text."""
     reasoning: str = ""
     """Reasoning that a chat engine returned apart from its answer; never part of a context."""
-    cached_tokens: int | None = None
-    """Prompt tokens that the engine took from its prefix cache, where it says so."""
+    usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
     """Wall time of the request."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -85,10 +125,18 @@ class EngineUnavailable(HoustonError):
 
 
 class EngineRefused(HoustonError):
-    """The engine answered that the request itself is wrong; sending it again does not help."""
+    """The engine answers and refuses: a key, an account, a model or a parameter is to be mended.
 
-    def __init__(self, cause: str, effect: str = "", next: str = "") -> None:
+    status: of HTTP, where there is one. Sending it again helps once somebody has mended it.
+    """
+
+    def __init__(self, cause: str, effect: str = "", next: str = "", status: int = 0) -> None:
         super().__init__(cause, effect, next, ExitCode.FAILED)
+        self.status = status
+
+
+class ContextOverflow(EngineRefused):
+    """The prompt is longer than the engine takes; a shorter one may be taken."""
 
 
 class Engine(Protocol):

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,16 +27,24 @@ from houston_daemon.engines.http import (
     with_retries,
 )
 from houston_daemon.engines.protocol import (
+    TEMPERATURE,
     EngineRefused,
     EngineUnavailable,
     FinishReason,
     Sampled,
     SampleRequest,
+    Usage,
 )
 from houston_shared.logprob_kind import true_kind
 from houston_shared.records import LogprobKind
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
+TAKEN = frozenset(
+    {"model", "prompt", "add_special_tokens", "max_tokens", "stop_token_ids", "n", "best_of"}
+    | {"skip_special_tokens", "logprobs", "return_token_ids", "structured_outputs", "seed", "echo"}
+    | {"stream", "stream_options"}
+)
+"""Fields that `parameters` and `omit_parameters` may not name: samples are exact by them."""
 READ_SECONDS = 900.0
 """Longest silence: the prefill of a long prompt on a slow machine."""
 
@@ -50,7 +58,7 @@ class _Partial:
     logprobs: list[float] = field(default_factory=list)
     prompt_ids: tuple[int, ...] | None = None
     finish: str = ""
-    cached: int | None = None
+    usage: Usage = field(default_factory=Usage)
 
     def must_be_sound(self) -> None:
         """Raise Transient when it holds what is no text, no id or no log-probability."""
@@ -73,6 +81,8 @@ class TokenEngine:
     the first that the server lists. window: 0 or None for what the server says (known after
     `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
     contents: what the weights of a policy are, by its name; its folder where that is not known.
+    parameters: added to each request, but for what makes it exact (`TAKEN`). omit: fields that are
+    never sent. headers: of each request.
     own_policy: the policy whose full weights the server was started with; empty for a base model.
     logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
     """
@@ -91,6 +101,9 @@ class TokenEngine:
         contents: Mapping[str, str] | None = None,
         own_policy: str = "",
         logprobs_mode: LogprobsMode = "raw_logprobs",
+        parameters: Mapping[str, Any] | None = None,
+        omit: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
     ) -> None:
         self.name = name
@@ -103,7 +116,8 @@ class TokenEngine:
         self._own = own_policy
         self._mode = logprobs_mode
         self._retry = retry or Retry()
-        self._http = client(url.rstrip("/").removesuffix("/v1"), api_key, READ_SECONDS)
+        self._added, self._omitted = dict(parameters or {}), frozenset(omit)
+        self._http = client(url.rstrip("/").removesuffix("/v1"), api_key, READ_SECONDS, headers)
 
     @property
     def model(self) -> str:
@@ -159,7 +173,7 @@ class TokenEngine:
             logprobs=tuple(partial.logprobs),
             logprob_kind=self._kind(request),
             prompt_ids=partial.prompt_ids,
-            cached_tokens=partial.cached,
+            usage=partial.usage,
             seconds=time.monotonic() - started,
             parameters=self._parameters(request),
         )
@@ -269,8 +283,8 @@ class TokenEngine:
             "prompt": list(request.prompt_ids or ()),
             "add_special_tokens": False,
             "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "top_p": request.top_p,
+            "temperature": TEMPERATURE if request.temperature is None else request.temperature,
+            "top_p": 1.0 if request.top_p is None else request.top_p,
             "stop_token_ids": list(request.stop_token_ids),
             "skip_special_tokens": False,
             "logprobs": 0,
@@ -282,7 +296,8 @@ class TokenEngine:
             body["structured_outputs"] = {"json": request.grammar}
         if request.cache_salt:
             body["cache_salt"] = self._salt(request.cache_salt)
-        return body
+        body |= self._added
+        return {name: value for name, value in body.items() if name not in self._omitted}
 
     def _salt(self, asked: str) -> str:
         """What a policy is and not only its name: another one may have had that here.
@@ -295,18 +310,16 @@ class TokenEngine:
     def _kind(self, request: SampleRequest) -> LogprobKind:
         if request.grammar is not None:
             return "after_grammar"
-        scaled = request.temperature not in (0, 1) or request.top_p < 1
+        sent = self._body(request)
+        scaled = sent.get("temperature", 1) not in (0, 1) or sent.get("top_p", 1) < 1
         if self._mode == "processed_logprobs" and scaled:
             return "after_temperature"
         return true_kind("policy", self._parameters(request))
 
     def _parameters(self, request: SampleRequest) -> dict[str, Any]:
-        parameters: dict[str, Any] = {
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "max_tokens": request.max_tokens,
-            "stop_token_ids": list(request.stop_token_ids),
-        }
+        sent = self._body(request)
+        names = ("temperature", "top_p", "max_tokens", "stop_token_ids", *self._added)
+        parameters = {name: sent[name] for name in names if name in sent}
         if request.grammar is not None:
             schema = json.dumps(request.grammar, sort_keys=True).encode()
             parameters["grammar"] = hashlib.sha256(schema).hexdigest()
@@ -320,8 +333,7 @@ class _NoSuchModel(Exception):
 def _take(event: Mapping[str, Any], partial: _Partial) -> None:
     """Add one event of the stream; ids and log-probabilities of one event belong together."""
     if usage := event.get("usage"):
-        details = usage.get("prompt_tokens_details") or {}
-        partial.cached = details.get("cached_tokens", partial.cached)
+        partial.usage = Usage.read(usage)
     for choice in event.get("choices", ()):
         if (prompt := choice.get("prompt_token_ids")) is not None:
             partial.prompt_ids = tuple(prompt)

@@ -199,6 +199,7 @@ async def begin(
         guided=task.sampling.guided and engine.token_ids,
         reasoning=reasoning,
         rollout=spec.rollout,
+        answer_asked=task.budget.answer_tokens > 0,
     )
     return _assembled(
         Rollout(

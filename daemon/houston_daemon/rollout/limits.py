@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from houston_shared.errors import HoustonError
 from houston_shared.task import Budget
 
+ANSWER_TOKENS = 1_024
+"""Of one sample, where the task file does not say."""
 LEAST_ANSWER = 48
 """A sample with less room than this would only be cut."""
 TAIL_TOKENS = 112
@@ -46,7 +48,7 @@ class Limits:
 def limits(budget: Budget, window: int | None) -> Limits:
     """What fits: min(context budget, window − answer − one observation)."""
     observation = min(budget.observation_tokens, max(256, budget.context_tokens // 4))
-    answer = budget.answer_tokens
+    answer = budget.answer_tokens or ANSWER_TOKENS
     context = budget.context_tokens
     if window is not None:
         answer = min(answer, window // 4)

@@ -32,6 +32,8 @@ class Asking:
     """Whether grammars are sent: the task wants it and the engine takes ids."""
     reasoning: bool = field(default=False)
     rollout: str = ""
+    answer_asked: bool = False
+    """Whether the task file sets the limit of an answer."""
 
     def request(
         self,
@@ -49,6 +51,7 @@ class Asking:
             messages=messages,
             tools=self.tools if role == "policy" else (),
             max_tokens=max_tokens,
+            max_tokens_asked=self.answer_asked and role == "policy",
             stop_token_ids=self.stops,
             grammar=grammar if self.guided else None,
             temperature=self.sampling.temperature,

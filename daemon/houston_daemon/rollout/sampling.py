@@ -91,7 +91,7 @@ def ledger_entry(
     malformed: str = "",
 ) -> SampleBody:
     """What the ledger keeps of one request."""
-    prompt = request.prompt_ids
+    prompt, usage = request.prompt_ids, sampled.usage
     parameters = _parameters(request, sampled.parameters)
     return SampleBody(
         role=request.role,
@@ -110,20 +110,18 @@ def ledger_entry(
         thought=thought,
         calls=calls,
         malformed=malformed,
-        prompt_tokens=None if prompt is None else len(prompt),
-        cached_tokens=sampled.cached_tokens,
+        prompt_tokens=usage.prompt_tokens if prompt is None else len(prompt),
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
         seconds=round(sampled.seconds, 6),
     )
 
 
 def _parameters(request: SampleRequest, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Sampling parameters as sent; a grammar by its hash."""
-    parameters = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "max_tokens": request.max_tokens,
-        **sent,
-    }
+    asked = {"temperature": request.temperature, "top_p": request.top_p}
+    parameters = dict(sent) or {name: one for name, one in asked.items() if one is not None}
     if request.grammar is not None:
         parameters["grammar"] = hashlib.sha256(encode(request.grammar)).hexdigest()[:16]
     return parameters

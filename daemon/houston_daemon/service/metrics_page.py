@@ -54,8 +54,16 @@ def _store(totals: Totals) -> Iterator[str]:
     yield _figure(
         "sampled_tokens_total", "counter", "Tokens sampled by token engines.", totals.sampled_tokens
     )
+    yield _usage(totals)
     ratio = cached / prompts if prompts else 0.0
     yield _figure("prefix_hit_ratio", "gauge", "Cached tokens by prompt tokens, ever.", ratio)
+
+
+def _usage(totals: Totals) -> str:
+    lines = _head("usage_tokens_total", "counter", "Tokens by engine and kind, as engines say.")
+    for (engine, kind), count in sorted(totals.usage.items()):
+        lines += _line("usage_tokens_total", {"engine": engine, "kind": kind}, float(count))
+    return lines
 
 
 def _training(home: Home, runs: Mapping[str, str]) -> Iterator[str]:

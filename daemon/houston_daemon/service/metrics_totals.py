@@ -15,6 +15,10 @@ LATENCY_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 14_400)
 """Seconds from a message's queueing to its delivery; a step may take an hour."""
 
 
+USAGE = ("prompt", "cached", "completion", "reasoning")
+"""Kinds of tokens that endpoints count."""
+
+
 class Totals:
     """Read from one database; belongs to one thread."""
 
@@ -40,6 +44,8 @@ class Totals:
         self.cached_tokens = 0
         """Of those prompts of which the engine said how much its cache held."""
         self.sampled_tokens = 0
+        self.usage: Counter[tuple[str, str]] = Counter()
+        """Tokens by engine and kind (prompt, cached, completion, reasoning), as engines say."""
         self.attention: Counter[str] = Counter()
         """Closed steps by signal."""
         self._looked: dict[str, int] = {}
@@ -79,15 +85,18 @@ class Totals:
     def _page(self, reader: sqlite3.Connection) -> bool:
         """Take in the next samples; whether there may be more."""
         rows = reader.execute(
-            "SELECT seq, drift, engine, prompt_tokens, cached_tokens, sampled_ids FROM samples"
-            " WHERE seq > ? ORDER BY seq LIMIT ?",
+            "SELECT seq, drift, engine, prompt_tokens, cached_tokens, sampled_ids,"
+            " completion_tokens, reasoning_tokens FROM samples WHERE seq > ? ORDER BY seq LIMIT ?",
             (self._seen, PAGE),
         ).fetchall()
-        for seq, drift, engine, prompt, cached, sampled in rows:
+        for seq, drift, engine, prompt, cached, sampled, *answer in rows:
             self._seen = seq
             self.drift[drift] += 1
             self.samples[engine] += 1
             self.sampled_tokens += sampled or 0
+            for kind, count in zip(USAGE, (prompt, cached, *answer), strict=True):
+                if count is not None:
+                    self.usage[engine, kind] += count
             if prompt is not None and cached is not None:
                 self.prompt_tokens += prompt
                 self.cached_tokens += cached

@@ -25,12 +25,18 @@ CREATE TEMP TABLE training_runs (id TEXT, kind TEXT, state TEXT, reason TEXT, al
 CREATE TEMP TABLE activations (seq INTEGER, engine TEXT, policy TEXT, rollback INTEGER, state TEXT,
     reason TEXT, by TEXT, at INTEGER, ended_at INTEGER);
 """
+_BEFORE_6 = """
+CREATE TEMP VIEW samples AS
+    SELECT *, NULL AS completion_tokens, NULL AS reasoning_tokens FROM main.samples;
+"""
 
 
 def stand_in(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 5:
+    if 0 < version < 6:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_BEFORE_6)
+    if 0 < version < 5:
         connection.executescript(_BEFORE_5)
     if 0 < version < 4:
         connection.executescript(_BEFORE_4)

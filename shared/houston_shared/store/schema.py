@@ -8,7 +8,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-VERSION = 5
+VERSION = 6
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 

@@ -6,7 +6,7 @@ Takes records and gives a plain dict; nothing here reads a database.
 from typing import Any
 
 from houston_shared import observation
-from houston_shared.records import Call, SetAside, StepRecord
+from houston_shared.records import Call, SampleBody, SetAside, StepRecord
 from houston_shared.store.queries.people import Verdict
 
 
@@ -22,6 +22,16 @@ def seen(step: StepRecord) -> str:
     closed = step.observation
     shown = observation.shown(closed, step.guidance)
     return observation.text(step.results, closed.tail, step.guidance, shown)
+
+
+def usage(sample: SampleBody) -> dict[str, int | None]:
+    """What a sample cost in tokens, as its engine says; None where it does not."""
+    return {
+        "prompt_tokens": sample.prompt_tokens,
+        "cached_tokens": sample.cached_tokens,
+        "completion_tokens": sample.completion_tokens,
+        "reasoning_tokens": sample.reasoning_tokens,
+    }
 
 
 def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[str, Any]:
@@ -46,6 +56,7 @@ def step(rollout: str, one: StepRecord, verdict: Verdict | None = None) -> dict[
         "attention": list(closed.attention) if closed else [],
         "attention_reasons": dict(closed.reasons) if closed else {},
         "policy": one.sample.policy,
+        "usage": usage(one.sample),
         "at": one.at,
         "active_seconds": one.active_seconds,
         **({"inherited": one.inherited} if one.inherited else {}),

@@ -81,7 +81,15 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-FOURTH = f"""
+FIFTH = """
+ALTER TABLE samples DROP COLUMN completion_tokens;
+ALTER TABLE samples DROP COLUMN reasoning_tokens;
+PRAGMA user_version = 5;
+"""
+"""Makes a home what the fifth schema would have made of it; the others do, too."""
+
+
+FOURTH = f"""{FIFTH}
 DROP TABLE policies;
 DROP TABLE training_runs;
 DROP TABLE activations;
@@ -96,9 +104,6 @@ DROP TABLE looks;
 ALTER TABLE guidance DROP COLUMN place;
 PRAGMA user_version = 3;
 """
-"""Makes a home what the third schema would have made of it; the others do, too."""
-
-
 SECOND = f"""{THIRD}
 DROP INDEX events_blob;
 PRAGMA user_version = 2;
@@ -116,7 +121,7 @@ PRAGMA user_version = 1;
 """
 
 
-@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH])
+@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH, FIFTH])
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str
 ) -> None:

@@ -66,13 +66,22 @@ def guidance(home: WrittenHome, number: int, waited: float | None) -> None:
     )
 
 
-def sample(home: WrittenHome, seq: int, drift: str, prompt: int | None, cached: int | None) -> None:
+def sample(
+    home: WrittenHome,
+    seq: int,
+    drift: str,
+    prompt: int | None,
+    cached: int | None,
+    completion: int | None = None,
+    reasoning: int | None = None,
+) -> None:
     home.connection.execute("PRAGMA foreign_keys = OFF")
     home.connection.execute(
         "INSERT INTO samples (seq, rollout, step, attempt, role, kept, sampled_ids, prompt_tokens,"
-        " cached_tokens, finish_reason, logprob_kind, engine, drift)"
-        " VALUES (?, 'r', 1, 1, 'policy', 0, 5, ?, ?, 'stop', 'none', ?, ?)",
-        (seq, prompt, cached, HOSTILE, drift),
+        " cached_tokens, finish_reason, logprob_kind, engine, drift, completion_tokens,"
+        " reasoning_tokens)"
+        " VALUES (?, 'r', 1, 1, 'policy', 0, 5, ?, ?, 'stop', 'none', ?, ?, ?, ?)",
+        (seq, prompt, cached, HOSTILE, drift, completion, reasoning),
     )
 
 
@@ -157,6 +166,16 @@ def test_counters_of_the_database_go_on_after_a_restart_and_count_once(
     first.read()
     assert first.drift == totals(written).drift == {"clean": 2}
     assert first.cached_tokens == totals(written).cached_tokens == 10
+
+
+def test_tokens_are_counted_by_engine_as_endpoints_say(written: WrittenHome) -> None:
+    sample(written, 1, "clean", 900, 768, 70, 40)
+    sample(written, 2, "clean", 100, None, 5)
+    sample(written, 3, "clean", None, None)
+    lines = page(None, totals(written), written.home).splitlines()
+    told = [one.rpartition(" ") for one in lines if one.startswith("houston_usage_tokens_total{")]
+    counts = {labels.rpartition('kind="')[2].rstrip('"}'): float(n) for labels, _, n in told}
+    assert counts == {"prompt": 1000, "cached": 768, "completion": 75, "reasoning": 40}
 
 
 class Silent:

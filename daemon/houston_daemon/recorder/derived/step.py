@@ -21,7 +21,8 @@ def sample(connection: sqlite3.Connection, event: "Event", body: StoredSample) -
     connection.execute(
         "INSERT INTO samples (seq, rollout, step, attempt, role, parent_seq, kept, new_ids,"
         " sampled_ids, prompt_tokens, cached_tokens, finish_reason, logprob_kind, engine, policy,"
-        " drift, guided, seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " drift, guided, seconds, completion_tokens, reasoning_tokens)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             event.seq,
             event.rollout,
@@ -41,6 +42,8 @@ def sample(connection: sqlite3.Connection, event: "Event", body: StoredSample) -
             body.drift,
             int(bool(body.parameters.get("grammar"))),
             body.seconds,
+            body.completion_tokens,
+            body.reasoning_tokens,
         ),
     )
     if event.part == "sample":

@@ -41,6 +41,18 @@ class Sample(RowRecord, frozen=True):
     drift: str
     guided: int
     seconds: float
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+
+
+class Usage(RowRecord, frozen=True):
+    """Tokens of all samples of a rollout, summaries included; None where no engine said."""
+
+    samples: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    reasoning_tokens: int | None
 
 
 def last_seq(rollout: str = "") -> Plan[int]:
@@ -129,6 +141,17 @@ def samples(rollout: str, first: int = 1, last: int = END) -> Plan[list[Sample]]
         (rollout, first, last),
     )
     return from_rows(Sample, rows)
+
+
+def usage(rollout: str) -> Plan[Usage]:
+    """What a rollout's own samples cost, as the engines counted it."""
+    rows = yield Ask(
+        "SELECT count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),"
+        " sum(reasoning_tokens) FROM samples WHERE seq IN"
+        " (SELECT seq FROM events WHERE rollout = ? AND part IS NOT NULL)",
+        (rollout,),
+    )
+    return Usage(*rows[0])
 
 
 def sample(seq: int | None) -> Plan[Sample | None]:
