@@ -11,10 +11,12 @@ from houston_console.app.files.area import FileList
 from houston_console.app.files.diffs import folded, rows, split, unified
 from houston_console.app.files.syntax import coloured
 from houston_console.app.files.view import DiffText
+from houston_console.app.rollouts.order import HELD_SECONDS
 from houston_shared.command import main
 from houston_shared.records import FileChange
 from houston_shared.safe_text import SafeText, safe_line
 from houston_shared.store.queries import file_history
+from houston_shared.store.queries.file_history import FileRow
 from houston_shared.store.reader import Reader
 from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder
@@ -166,6 +168,38 @@ async def test_a_diff_follows_the_step_and_every_file_has_its_history(
         assert "‹x.py›" in seat.frame("#files")
         await seat.press("escape")
         assert "pic.png" in seat.text(FileList)
+
+
+def _changed(path: str) -> FileChange:
+    return FileChange(path=path, kind="changed", added=1, removed=1, diff=DIFF)
+
+
+async def test_files_keep_their_places_between_two_keys(builder: HomeBuilder, sit: Sit) -> None:
+    with builder.bulk():
+        builder.start("r")
+        for step, path in enumerate(("a.py", "b.py", "c.py"), 1):
+            builder.whole("r", step, files=(_changed(path),))
+    async with sit(builder.home) as seat:
+        listed, now = seat.app.watching.files.listed, 0.0
+
+        def paths() -> list[str]:
+            return [row.path for row in listed.rows if isinstance(row, FileRow)]
+
+        listed.reading.clock = lambda: now
+        await seat.press("4", "j")
+        assert paths() == ["c.py", "b.py", "a.py"]
+        builder.whole("r", 4, files=(_changed("a.py"), _changed("d.py")))
+        await seat.until(lambda: listed.held, "another order waits")
+        assert paths() == ["c.py", "b.py", "a.py", "d.py"]
+        assert listed.cursor == 1
+        now += HELD_SECONDS
+        await seat.until(lambda: not listed.held, "the newest first, where nobody presses a key")
+        assert (paths(), listed.cursor) == (["a.py", "d.py", "c.py", "b.py"], 3)
+        await seat.press("enter")
+        builder.whole("r", 5, files=(_changed("b.py"),))
+        await seat.until(lambda: len(listed.rows) == 2, "its changes")
+        await seat.press("escape")
+        assert (paths()[0], listed.cursor) == ("b.py", 0)
 
 
 async def test_a_wide_diff_stands_side_by_side_until_somebody_says_otherwise(

@@ -14,6 +14,7 @@ from houston_console.app.transcript.transcript import Transcript
 from houston_shared.home import Home
 from houston_shared.wire import EditGuidance
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
+from tests.console.homes import HomeBuilder
 from tests.support.recorder_client import Worker
 
 
@@ -145,6 +146,25 @@ async def test_two_people_change_the_same_guidance_and_the_second_decides(
         await seat.press("enter")
         await seat.until(lambda: "first mine" in _queue(seat), "mine after all")
         assert hints.size.height == 1
+
+
+async def test_a_message_in_the_queue_stays_under_the_cursor(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    with builder.bulk():
+        builder.start("r")
+        for step in range(1, 31):
+            builder.say("r", f"g{step}", f"word {step}")
+            builder.whole("r", step)
+    async with sit(builder.home) as seat:
+        await seat.press("6", *"j" * 12)
+        queue = seat.app.watching.guidance.queue
+        under, line = queue.under_cursor, queue.cursor - round(queue.scroll_y)
+        assert under is not None
+        builder.say("r", "newest", "one more")
+        await seat.until(lambda: len(queue.entries) == 31, "one more above")
+        assert queue.under_cursor == under
+        assert queue.cursor - round(queue.scroll_y) == line
 
 
 async def test_a_draft_outlives_the_console_and_belongs_to_its_rollout(

@@ -1,6 +1,7 @@
 """Home: who needs me? What stands first, how it is found, and that it stays under the cursor."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 
 from houston_console.app.home.listing import HomeList
 from houston_console.app.home.screen import HomeScreen
+from houston_console.app.rollouts.needs import Board, Needs
+from houston_console.app.rollouts.order import HELD_SECONDS
 from houston_shared.command import main
+from houston_shared.home import Home
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -105,6 +109,85 @@ async def test_a_single_rollout_is_opened_by_itself(builder: HomeBuilder, sit: S
         assert seat.app.state.selected == "r"
 
 
+async def test_what_is_not_known_yet_is_loading(
+    builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _three(builder)
+    go_on, read = asyncio.Event(), Needs.read
+
+    async def later(needs: Needs) -> Board:
+        await go_on.wait()
+        return await read(needs)
+
+    monkeypatch.setattr(Needs, "read", later)
+    async with sit(builder.home, "t-one") as seat:
+        await seat.press("0")
+        assert seat.text(HomeList).strip() == "loading …"
+        assert "nobody is needed" not in seat.frame("#home")
+        go_on.set()
+        await seat.until(lambda: len(ids(seat)) == 3, "read")
+
+
+async def test_only_what_was_read_is_empty(builder: HomeBuilder, sit: Sit, tmp_path: Path) -> None:
+    async with sit(builder.home) as seat:
+        assert seat.text("#rollout-list").strip() == "no rollouts yet"
+        await seat.press("0")
+        await seat.until(lambda: seat.text(HomeList).strip() == "no rollouts yet", "home too")
+    async with sit(Home(tmp_path / "none")) as seat:
+        shows = "not read: There is no database"
+        await seat.until(lambda: shows in seat.text("#rollout-list"), "why nothing is listed")
+
+
+async def test_no_place_changes_between_two_keys(builder: HomeBuilder, sit: Sit) -> None:
+    _three(builder)
+    async with sit(builder.home, at_home=True) as seat:
+        now, order = 0.0, seat.app.at_home.listed.order
+        order.reading.clock = lambda: now
+        await _board(seat, ["u-three", "t-two", "t-one"], "the newest first")
+        await seat.press("j")
+        _needy(builder, "t-one", 2)
+        builder.start("t-four", "t")
+        await seat.until(lambda: order.held, "another order waits")
+        assert ids(seat) == ["u-three", "t-two", "t-one", "t-four"]
+        assert "1 new, order held: s sorts" in seat.frame("#home")
+        await seat.press("j")
+        assert seat.app.at_home.listed.chosen == "t-one"
+        await seat.press("k", "s")
+        assert ids(seat) == ["t-one", "t-four", "u-three", "t-two"]
+        assert seat.app.at_home.listed.chosen == "t-two"
+        _needy(builder, "t-two", 2)
+        _needy(builder, "u-three", 2)
+        await seat.until(lambda: order.held, "and again")
+        now += HELD_SECONDS
+        await seat.until(lambda: not order.held, "by need again, where nobody presses a key")
+        assert seat.app.at_home.listed.chosen == "t-two"
+        assert "order held" not in seat.frame("#home")
+
+
+async def test_the_selector_keeps_every_place_too(builder: HomeBuilder, sit: Sit) -> None:
+    _three(builder)
+    async with sit(builder.home, "u-three") as seat:
+        listed = seat.app.watching.selector.rollouts
+        now = 0.0
+        listed.order.reading.clock = lambda: now
+        await seat.press("1")
+        order = ["", "u-three", "", "t-two", "t-one"]
+        assert [row.id for row in listed.listed] == order
+        _needy(builder, "t-one", 2)
+        await seat.until(lambda: listed.order.held, "another order waits")
+        assert [row.id for row in listed.listed] == order
+        assert "order held: s sorts" in seat.frame("#rollouts")
+        await seat.press("j", "s")
+        assert [row.id for row in listed.listed] == ["", "t-one", "t-two", "", "u-three"]
+        assert listed.under_cursor is not None
+        assert listed.under_cursor.id == "t-two"
+        await seat.press("j")
+        _needy(builder, "t-two", 2)
+        await seat.until(lambda: listed.order.held, "and again")
+        await seat.press("2")
+        await seat.until(lambda: not listed.order.held, "nobody is there any more")
+
+
 async def test_what_is_read_keeps_its_place_while_the_order_changes(
     builder: HomeBuilder, sit: Sit
 ) -> None:
@@ -112,6 +195,8 @@ async def test_what_is_read_keeps_its_place_while_the_order_changes(
     async with sit(builder.home, at_home=True) as seat:
         await _board(seat, ["u-three", "t-two", "t-one"], "the newest first")
         await seat.press("j")
+        reading = seat.app.at_home.listed.order.reading
+        reading.clock = lambda: time.monotonic() + HELD_SECONDS  # nobody moves, somebody reads
         before = line_of(seat, "t-two")
         _needy(builder, "t-one", 2)
         await _board(seat, ["t-one", "t-two", "u-three"], "the needy one is first")

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from houston_console.app.drawing.lines import fit_name
 from houston_console.app.drawing.sparkline import sparkline
-from houston_console.app.rollouts.order import Row, arranged, matching
+from houston_console.app.rollouts.order import (
+    HELD_SECONDS,
+    READING_SECONDS,
+    Order,
+    Row,
+    arranged,
+    matching,
+)
 from houston_shared.need import Need, Reason, Standing
 from houston_shared.store.queries.actions import Acted
 from tests.console.test_state import rollout
@@ -54,6 +61,52 @@ def test_the_order_is_that_of_need_and_steady_under_who_reads() -> None:
     for what, (found, by_task, before, keep, wanted) in ORDERS.items():
         needs = [need(name, 10.0 - at) for at, name in enumerate(found)]
         assert shown(arranged(needs, by_task, rows(*before), keep)) == wanted, what
+
+
+MOVES, RESTS, GONE = HELD_SECONDS - 1, HELD_SECONDS + 1, READING_SECONDS + 1
+HELD = {
+    "who moves through it keeps every place": (
+        MOVES, ["z.e", "y.b", "x.c", "x.a"], ["x.a", "y.b", "x.c", "z.e"],
+        "1 new, order held: s sorts"),
+    "new ones come last, by need": (
+        MOVES, ["z.e", "z.f", "x.a", "y.b", "x.c"], ["x.a", "y.b", "x.c", "z.e", "z.f"],
+        "2 new, order held: s sorts"),
+    "one that is gone leaves the others in order": (
+        MOVES, ["x.c", "y.b"], ["y.b", "x.c"], "order held: s sorts"),
+    "nothing is said where it is by need": (
+        MOVES, ["x.a", "y.b", "x.c"], ["x.a", "y.b", "x.c"], ""),
+    "at rest only the cursor's place is kept": (
+        RESTS, ["z.e", "x.c", "y.b", "x.a"], ["z.e", "y.b", "x.c", "x.a"], ""),
+    "by need, where nobody reads": (
+        GONE, ["z.e", "x.c", "y.b", "x.a"], ["z.e", "x.c", "y.b", "x.a"], ""),
+}  # fmt: skip
+
+
+def test_no_place_changes_between_two_keys() -> None:
+    for what, (seconds, found, wanted, words) in HELD.items():
+        now = 0.0
+        order = Order()
+        order.reading.clock = lambda: now  # noqa: B023  # read before it is bound again
+        order.take([need(name) for name in ("x.a", "y.b", "x.c")], False, "")
+        order.reading.touched()
+        now += seconds
+        assert shown(order.take([need(name) for name in found], False, "y.b")) == wanted, what
+        assert order.words("s") == words, what
+        now += RESTS
+        assert order.due == bool(words), what
+        order.reading.touched()
+        assert shown(order.take([need(name) for name in found], False, "", hold=False)) == found
+
+
+def test_no_task_changes_its_place_between_two_keys() -> None:
+    order = Order()
+    order.reading.clock = lambda: 0.0
+    order.take([need(name) for name in ("x.a", "y.b", "x.c")], True, "")
+    order.reading.touched()
+    found = [need(name) for name in ("z.e", "y.d", "y.b", "x.c", "x.a")]
+    assert shown(order.take(found, True, "")) == [
+        "x", "x.a", "x.c", "y", "y.b", "y.d", "z", "z.e",
+    ]  # fmt: skip
 
 
 def test_a_filter_keeps_what_holds_every_word() -> None:

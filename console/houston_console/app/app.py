@@ -99,7 +99,6 @@ class HoustonConsole(App[None]):
             self.state, self.aside, self.needs, self.link, home, self.show_rollout, self.compare
         )
         self._begins = not rollout
-        self._problem = ""
         self.low = low
 
     def get_default_screen(self) -> Screen[None]:
@@ -149,7 +148,7 @@ class HoustonConsole(App[None]):
         """Bring everything that is shown up to the newest commit. Raises HoustonError."""
         seen = await self.reader.run(overview(self.state.seq))
         changed = self.state.take(seen)
-        self._problem = ""
+        self.state.problem = ""
         self.needs.wake()
         await self._begin()
         for screen in self.full_screens:
@@ -202,9 +201,10 @@ class HoustonConsole(App[None]):
         self.state.announced = max(self.state.announced, notice.seq)
 
     def _cannot_read(self, problem: HoustonError) -> None:
-        if str(problem) != self._problem:
-            self._problem = str(problem)
+        if problem.cause != self.state.problem:
+            self.state.problem = problem.cause
             self.front.told(problem)
+            self.watching.selector.take(self.state)
 
     def _linked(self, state: LinkState, reason: str) -> None:
         before, self.state.link = self.state.link, state
@@ -275,6 +275,8 @@ class HoustonConsole(App[None]):
             self.front.hints.quiet()
             self.link.presence.pressed()
             self.front.pressed(event.key)
+            if isinstance(self.focused, LineView):
+                self.focused.touched()
         await super().on_event(event)
 
     def may_copy(self) -> bool:

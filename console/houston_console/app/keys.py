@@ -153,6 +153,7 @@ KEYS = (
     Key("home", "enter,space", "open", "enter", "open the rollout at the cursor", "open", True),
     Key("home", "slash", "filter", "/", "filter by words as you type", "filter", True),
     Key("home", "t", "group", "t", "under their tasks, or all in one list", "tasks"),
+    Key("home", "s", "sort", "s", "by need at once, not only after some seconds"),
     Key("home", "0,1,2,3,4,5,6,7,8,9", "number", "0 … 9", "go to a rollout by its number"),
     Key("home", "x", "mark", "x", "mark two rollouts of a task to compare", "mark"),
     Key("home", "v", "compare", "v", "show the two that are marked side by side", "compare"),
@@ -188,6 +189,8 @@ KEYS = (
     Key("policies", "escape,backspace", "back", "esc", "back to where you came from", "back"),
     Key("rollouts", "enter,space", "screen.choose_rollout", "enter", "open a rollout", "open",
         True),
+    Key("rollouts", "s", "screen.sort_rollouts", "s",
+        "by need at once, not only after some seconds"),
     Key("files", "enter", "choose", "enter", "from a file to its changes, from there to the step",
         "open"),
     Key("files", "right,l", "view(1)", "→ l", "files or searches", "view"),
@@ -299,6 +302,11 @@ def bindings(area: Area) -> list[BindingType]:
         for one in of(area)
         for key in one.keys.split(",")
     ]
+
+
+def shown(area: Area, action: str) -> str:
+    """How the key for an action is written for this person."""
+    return next(one.shown.split()[0] for one in of(area) if one.action == action)
 
 
 def actions(area: Area) -> dict[str, str]:

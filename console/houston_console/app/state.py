@@ -36,6 +36,10 @@ class ConsoleState:
     """The name of who sits here, as others see it."""
     board: Board = NOBODY
     """Who needs a person, as it was read last."""
+    read: bool = False
+    """Whether it is known which rollouts there are."""
+    problem: str = ""
+    """Why the newest read failed; empty when it did not."""
 
     def take(self, seen: Overview) -> bool:
         """Merge what was read; returns whether the selector shows something else now."""
@@ -43,7 +47,14 @@ class ConsoleState:
         self.rollouts.update((one.id, one) for one in seen.rollouts)
         self.waiting = seen.waiting
         self.seq = max(self.seq, seen.seq)
+        self.read = True
         return before != (self.rollouts, self.waiting)
+
+    def nothing(self, read: bool) -> str:
+        """What a list without rollouts says. read: whether what it lists was read."""
+        if read:
+            return " no rollouts yet"
+        return f" not read: {self.problem}" if self.problem else " loading …"
 
     @property
     def lag(self) -> int:

@@ -249,6 +249,8 @@ class WatchScreen(HoustonScreen):
         super().say()
         self.trajectory.dress(self.state.current, self.state.link == "down")
         self.guidance.stand(self.state.current)
+        self.selector.rest()
+        self.files.rest()
 
     def on_transcript_view_moved(self) -> None:
         """The step at the cursor is another: its files too."""
@@ -341,6 +343,10 @@ class WatchScreen(HoustonScreen):
         under = self.selector.rollouts.under_cursor
         if under is not None and under.need is not None:
             await self.choose(under.id)
+
+    def action_sort_rollouts(self) -> None:
+        """The selector by need, now."""
+        self.selector.sort()
 
     async def choose(self, rollout: str) -> None:
         """Go to another rollout's steps: first the focus and the composer, then what is read."""

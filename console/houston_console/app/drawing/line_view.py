@@ -50,6 +50,9 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
     def moved(self) -> None:
         """The cursor stands on another line."""
 
+    def touched(self) -> None:
+        """A key was pressed here, or the mouse moved: somebody is at this list."""
+
     # --- drawing -----------------------------------------------------------------------------
 
     @property
@@ -123,6 +126,18 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
             return None
         return self.palette.cursor if self.has_focus else self.palette.cursor_away
 
+    def on_mouse_move(self) -> None:
+        """Somebody is here."""
+        self.touched()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Somebody is here."""
+        self.touched()
+
+    def on_mouse_scroll_up(self) -> None:
+        """Somebody is here."""
+        self.touched()
+
     def on_focus(self) -> None:
         """The cursor row looks different in the focused area."""
         self.refresh()
@@ -152,6 +167,12 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
             self.draw_ground(before)  # not all: a key is to be cheap, also over a narrow line
             self.draw_ground(target)
             self.moved()
+
+    def keep_line(self, at: int) -> None:
+        """What the cursor stands on is the line `at` by now; it stays where it is on the screen."""
+        old, self.cursor = self.cursor, at
+        if at != old:
+            self.jump(round(self.scroll_y) + at - old)
 
     def draw_ground(self, number: int) -> None:
         """Draw again what has the cursor's ground while it stands on the line `number`."""

@@ -68,7 +68,7 @@ def line(*parts: Span | str) -> Line:
     return tuple(part if isinstance(part, Span) else span(part) for part in parts)
 
 
-UNREAD: Line = (span(" being read …", "dim"),)
+UNREAD: Line = (span(" loading …", "dim"),)
 """In place of what nobody knows yet."""
 
 

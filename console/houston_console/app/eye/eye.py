@@ -85,7 +85,7 @@ class Eye(HoustonScreen):
         """Begin with the messages."""
         self.hints.area("eye")
         self.set_focus(self.text)
-        self._dress("being read …")
+        self._dress("loading …")
         self._go_to(self.step)
 
     @property

@@ -21,6 +21,7 @@ from houston_console.app.files.lines import file_line, made_line, read, search_l
 from houston_console.app.files.view import DiffText
 from houston_console.app.keys import bindings
 from houston_console.app.messages import Failed, GoTo, say
+from houston_console.app.rollouts.order import Reading, held
 from houston_console.app.source import RolloutSource
 from houston_shared.errors import HoustonError
 from houston_shared.store.queries import file_history
@@ -41,6 +42,8 @@ class FileList(LineView):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.rows: Sequence[Item] = ()
+        self.reading, self.held = Reading(), False
+        """Who is here; whether the order would be another if nobody were."""
 
     def line_count(self) -> int:
         """As many as there are."""
@@ -58,17 +61,41 @@ class FileList(LineView):
         say(self, self.Moved())
 
     def take(self, rows: Sequence[Item]) -> None:
-        """Show other rows; the same ones are not drawn again."""
-        if list(rows) == list(self.rows):
+        """Show other rows, the cursor on its own; the same ones are not drawn again.
+
+        Files keep their order while somebody moves through them: the one that changed last comes
+        first some seconds later.
+        """
+        moves = self.has_focus and self.reading.moves
+        wanted, rows = rows, held(rows, self.rows, _key) if moves else list(rows)
+        self.held = rows != list(wanted)
+        if rows == list(self.rows):
             return
+        under = self.under_cursor
         self.rows = rows
-        self.cursor = max(0, min(self.cursor, len(rows) - 1))
         self.show()
+        same = (at for at, row in enumerate(rows) if under and _key(row) == _key(under))
+        at = next(same, None)
+        if at is None:
+            self.cursor = max(0, min(self.cursor, len(rows) - 1))
+        else:
+            self.keep_line(at)
+
+    def touched(self) -> None:
+        """Nothing changes the order for some seconds."""
+        self.reading.touched()
 
     @property
     def under_cursor(self) -> Item | None:
         """The row with the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
+
+
+def _key(row: Item) -> tuple[str, str | int]:
+    """Equal for what is the same row, whatever it says by now."""
+    if isinstance(row, FileRow):
+        return "file", row.path
+    return ("change", row.step) if isinstance(row, Made) else ("search", row.seq)
 
 
 class Files(Vertical):
@@ -83,8 +110,8 @@ class Files(Vertical):
         self.step = 0
         self._path = ""
         """The file whose changes are listed; empty for all files."""
-        self._left = 0
-        """Where in the list of files that one was."""
+        self._left = ""
+        """The file whose changes were listed: the cursor goes back to it."""
         self._unread = 0
         """Files of the step whose diffs are not shown."""
         self._stale = False
@@ -149,8 +176,21 @@ class Files(Vertical):
         if source is self.source and path == self._path:
             self._known = True
             self.listed.take(rows)
+            self._go_back(rows)
             await self._refresh_below(source)
             self._dress()
+
+    def _go_back(self, rows: Sequence[Item]) -> None:
+        """To the file whose changes were listed, wherever it stands by now."""
+        left, self._left = self._left, ""
+        for at, row in enumerate(rows if left else ()):
+            if isinstance(row, FileRow) and row.path == left:
+                self.listed.put_cursor(at)
+
+    def rest(self) -> None:
+        """Called once a second: in their own order again, where nobody moves through them."""
+        if self.listed.held and not self.listed.reading.moves:
+            self._read_soon()
 
     async def _refresh_below(self, source: RolloutSource) -> None:
         """What belongs to the row at the cursor, or to the step at the trajectory's."""
@@ -211,8 +251,7 @@ class Files(Vertical):
             if self.below.top_step is not None:
                 say(self, GoTo(self.below.top_step))
         elif isinstance(row, FileRow):
-            self._path, self._left = row.path, self.listed.cursor
-            self.listed.cursor = 0
+            self._path, self.listed.cursor = row.path, 0
             await self.refresh_content()
         elif row is not None:
             say(self, GoTo(row.step))
@@ -220,7 +259,7 @@ class Files(Vertical):
     async def action_back(self) -> None:
         """From the changes of a file to the list."""
         if self._path:
-            self._path, self.listed.cursor = "", self._left
+            self._path, self._left = "", self._path
             await self.refresh_content()
         self.listed.focus()
 

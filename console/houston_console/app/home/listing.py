@@ -6,10 +6,10 @@ from rich.style import Style
 from textual.message import Message
 
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, line, span
+from houston_console.app.drawing.lines import UNREAD, Line
 from houston_console.app.home.lines import ONE_LINE, Shown, View, rollout_lines, task_line
 from houston_console.app.messages import say
-from houston_console.app.rollouts.order import Row
+from houston_console.app.rollouts.order import Order, Row
 from houston_shared.task import Budget
 
 
@@ -29,7 +29,8 @@ class HomeList(LineView):
         self.budgets: dict[str, Budget] = {}
         self.marks: tuple[str, ...] = ()
         self.now = 0
-        self.empty = line(span(" no rollouts yet", "dim"))
+        self.empty = UNREAD
+        self.order = Order()
         self._lines: list[tuple[int, int]] = []
         """(row, line of it) for every line."""
         self._numbers: list[int] = []
@@ -183,6 +184,10 @@ class HomeList(LineView):
         place = self.line_of(found)
         self.cursor = min(self.cursor, max(0, len(self._lines) - 1)) if place is None else place
         super().show()
+
+    def touched(self) -> None:
+        """Nothing changes the order for some seconds."""
+        self.order.reading.touched()
 
     def on_click(self, event: Any) -> None:
         """A click on the rollout at the cursor opens it; on another, it goes there."""

@@ -18,14 +18,14 @@ from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, line, span
 from houston_console.app.home.lines import Shown, View, card, heads, summary
 from houston_console.app.home.listing import HomeList
-from houston_console.app.keys import Area, bindings
+from houston_console.app.keys import Area, bindings, shown
 from houston_console.app.link import Link
 from houston_console.app.people.claiming import Claiming
 from houston_console.app.rollouts.needs import Needs
-from houston_console.app.rollouts.order import arranged, matching
+from houston_console.app.rollouts.order import matching
 from houston_console.app.rollouts.selector import Facts
 from houston_console.app.screen import HoustonScreen
-from houston_console.app.state import ConsoleState
+from houston_console.app.state import NOBODY, ConsoleState
 from houston_console.app.steering.steering import Steering
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
@@ -33,8 +33,6 @@ from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries import cost
 from houston_shared.store.queries.cost import Spent
 
-READING_SECONDS = 60.0
-"""After a key the rollout at the cursor keeps its place for so long: somebody reads there."""
 NUMBER_SECONDS = 1.5
 """Digits typed within this time of each other are one number."""
 LOW = 34
@@ -81,7 +79,6 @@ class HomeScreen(HoustonScreen):
         self._choose, self._compare = choose, compare
         self._claiming, self._steering = Claiming(link, self), Steering(link, self)
         self._spent: tuple[str, list[Spent]] = ("", [])
-        self._key_at = -READING_SECONDS
         self._typed, self._key = ("", 0.0), ""
 
     def body(self) -> ComposeResult:
@@ -114,16 +111,19 @@ class HomeScreen(HoustonScreen):
         if self.is_mounted:  # being opened it has no parts yet; it lists them when it arrives
             self.list_again()
 
-    def list_again(self, at: str = "", anew: bool = False) -> None:
-        """List what there is. at: the rollout to stand on. anew: keep no place of before."""
+    def list_again(self, at: str = "", anew: bool = False, hold: bool = True) -> None:
+        """List what there is. at: the rollout to stand on. anew: keep no place of before.
+
+        hold: keep the order where somebody moves through the list.
+        """
+        listed, read = self.listed, self.state.board is not NOBODY
         found = matching(self.state.board.needs, self.filter.value)
-        reads = time.monotonic() - self._key_at < READING_SECONDS and not anew
-        keep = self.listed.chosen if reads else ""
-        self.listed.budgets = self._needs.budgets
-        rows = arranged(found, self.by_task, self.listed.rows, keep)
-        words = " no rollout holds these words" if self.filter.value else " no rollouts yet"
-        self.listed.empty = line(span(words, "dim"))
-        self.listed.take(rows, now_us(), at)
+        keep = "" if anew else listed.chosen
+        rows = listed.order.take(found, self.by_task, keep, hold and not anew)
+        listed.budgets = self._needs.budgets
+        words = " no rollout holds these words" if self.filter.value and read else ""
+        listed.empty = line(span(words or self.state.nothing(read), "dim"))
+        listed.take(rows, now_us(), at)
         self._head()
         self._say_around()
 
@@ -131,6 +131,10 @@ class HomeScreen(HoustonScreen):
         box = self.query_one("#home")
         board, me = self.state.board, self.state.me
         parts = summary(board.needs, board.at_home, me, not self._link.unseen)
+        if board is NOBODY:
+            parts = ()
+        if words := self.listed.order.words(shown("home", "sort")):
+            parts = line(span(f"{words}   ", "warning"), *parts)
         if self.filter.value:
             parts = line(span(f"/{self.filter.value}  esc shows all   "), *parts)
         subtitle(box, parts)
@@ -172,13 +176,24 @@ class HomeScreen(HoustonScreen):
 
     def arrive(self) -> None:
         """Somebody comes from a rollout: nobody was reading here, and the cursor goes to it."""
-        self._key_at = -READING_SECONDS
+        self.listed.order.reading.left()
         self.list_again(self.state.selected)
         self.on_home_list_moved()
 
     def pressed(self, key: str) -> None:
         """Somebody is at the list."""
-        self._key_at, self._key = time.monotonic(), key
+        self.listed.touched()
+        self._key = key
+
+    def say(self) -> None:
+        """Called once a second: by need again, where nobody moves through the list any more."""
+        super().say()
+        if self.listed.order.due:
+            self.list_again()
+
+    def action_sort(self) -> None:
+        """By need again, now."""
+        self.list_again(self.listed.chosen, anew=True)
 
     # --- filter, groups, numbers -------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class HomeScreen(HoustonScreen):
 
     def on_input_changed(self) -> None:
         """At once, with every letter."""
-        self.list_again()
+        self.list_again(hold=False)
 
     async def action_back(self) -> None:
         """End the filter; without one, go back to the rollout that is open."""

@@ -63,6 +63,7 @@ class PolicyLines(LineView):
         usable = (n for n in range(len(found)) if self.selectable(n))
         at = next(usable, 0) if first else next(same, None)
         if at is not None:
+            self.keep_line(at)
             self.put_cursor(at)
 
 

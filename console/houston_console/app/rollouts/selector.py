@@ -8,20 +8,19 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
-from houston_console.app.drawing.frame import title
+from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import Line, span
-from houston_console.app.keys import bindings
+from houston_console.app.drawing.lines import UNREAD, Line, line, span
+from houston_console.app.keys import bindings, shown
 from houston_console.app.messages import say
 from houston_console.app.rollouts.listing import rollout_facts, rollout_line
-from houston_console.app.rollouts.order import Row, arranged
+from houston_console.app.rollouts.order import Order, Row
 from houston_console.app.state import ConsoleState
 from houston_shared.clock import now_us
 from houston_shared.store.queries.cost import Spent
 
 FACTS = 9
 """Lines under the list at least."""
-NONE = (span(" no rollouts yet", "dim"),)
 
 
 class RolloutList(LineView):
@@ -43,7 +42,8 @@ class RolloutList(LineView):
         super().__init__(**arguments)
         self.listed: list[Row] = []
         self.chosen = ""
-        self.empty = (span(" reading", "dim"),)
+        self.empty = UNREAD
+        self.order = Order()
 
     def line_count(self) -> int:
         """Tasks and rollouts."""
@@ -68,9 +68,6 @@ class RolloutList(LineView):
 
     def take(self, listed: list[Row], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
-        if self.empty != NONE:
-            self.empty = NONE
-            self.refresh()
         keep = self.under_cursor.id if self.under_cursor else ""
         wanted = chosen if chosen != self.chosen or not keep else keep
         if (listed, chosen) == (self.listed, self.chosen):
@@ -82,10 +79,9 @@ class RolloutList(LineView):
             self.show()
         if wanted not in ids:
             return
-        at, old = ids.index(wanted), self.cursor
-        if wanted == keep and at != old:  # its line stays where it is on the screen
-            self.cursor = at
-            self.jump(round(self.scroll_y) + at - old)
+        at = ids.index(wanted)
+        if wanted == keep:
+            self.keep_line(at)
         self.put_cursor(at)
 
     def _looks(self) -> list[Line]:
@@ -93,6 +89,27 @@ class RolloutList(LineView):
         first = round(self.scroll_y)
         shown = range(first, min(self.line_count(), first + self.size.height))
         return [self.line_at(number) for number in shown]
+
+    def say_when_empty(self, words: str) -> None:
+        """What stands where no rollout does."""
+        empty = line(span(words, "dim"))
+        if empty != self.empty:
+            self.empty = empty
+            self.refresh()
+
+    def on_focus(self) -> None:
+        """Somebody is here."""
+        super().on_focus()
+        self.touched()
+
+    def on_blur(self) -> None:
+        """Somebody has left: the order need not be held."""
+        super().on_blur()
+        self.order.reading.left()
+
+    def touched(self) -> None:
+        """Nothing changes the order for some seconds."""
+        self.order.reading.touched()
 
     def on_click(self, event: Any) -> None:
         """A click opens."""
@@ -144,6 +161,7 @@ class Selector(Vertical):
         super().__init__(**arguments)
         self.rollouts, self.facts = RolloutList(id="rollout-list"), Facts(id="facts")
         self._down, self._me = False, ""
+        self._state: ConsoleState | None = None
         self._spent: dict[str, list[Spent]] = {}
 
     def compose(self) -> ComposeResult:
@@ -155,14 +173,29 @@ class Selector(Vertical):
         """Name the area."""
         title(self, "1 Rollouts")
 
-    def take(self, state: ConsoleState) -> None:
-        """Show the rollouts that there are, as they need somebody."""
-        self._down, self._me = state.link == "down", state.me
+    def take(self, state: ConsoleState, sort: bool = False) -> None:
+        """Show the rollouts that there are, as they need somebody. sort: also under the cursor."""
+        self._down, self._me, self._state = state.link == "down", state.me, state
         listed = self.rollouts
-        under = listed.under_cursor if listed.has_focus else None
-        keep = under.id if under else ""
-        listed.take(arranged(state.needs(), True, listed.listed, keep), state.selected)
+        listed.say_when_empty(state.nothing(state.read))
+        under = listed.under_cursor if listed.has_focus and not sort else None
+        rows = listed.order.take(state.needs(), True, under.id if under else "", not sort)
+        listed.take(rows, state.selected)
+        subtitle(
+            self,
+            line(span(listed.order.words(shown("rollouts", "screen.sort_rollouts")), "warning")),
+        )
         self.on_rollout_list_moved()
+
+    def rest(self) -> None:
+        """Called once a second: by need again, where nobody moves through the list any more."""
+        if self.rollouts.order.due and self._state is not None:
+            self.take(self._state)
+
+    def sort(self) -> None:
+        """By need again, now."""
+        if self._state is not None:
+            self.take(self._state, sort=True)
 
     def spent(self, by: dict[str, list[Spent]]) -> None:
         """What people gave to rollouts, as it was read just now."""

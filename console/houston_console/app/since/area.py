@@ -12,7 +12,7 @@ from textual.message import Message
 
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, line, span
-from houston_console.app.keys import bindings, of
+from houston_console.app.keys import bindings, shown
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.people.lines import ago, others, unread, who
 from houston_console.app.rollouts.selector import Facts
@@ -181,7 +181,7 @@ class SinceArea(Vertical):
         visit = self.visit
         self.line.display = visit is not None and not self._hidden
         if visit is not None:
-            open, named = self.list.display, (_key("since"), _key("walk(1)"))
+            open, named = self.list.display, (shown("whole", "since"), shown("whole", "walk(1)"))
             self.line.put(lambda width: [strip(visit, now_us(), width, open, named)])
 
     def stand(self, found: Standing | None, me: str) -> None:
@@ -248,7 +248,8 @@ class SinceArea(Vertical):
     def walk(self, by: int, step: int) -> int:
         """The step of the next event, or of the one before; 0 for none, which is said."""
         if self.visit is None:
-            words = f"Nothing is new since you were here; {_key('since')} shows all that happened."
+            key = shown("whole", "since")
+            words = f"Nothing is new since you were here; {key} shows all that happened."
             say(self, Told(words))
             return 0
         stop = self._walk.go(by, step)
@@ -263,11 +264,6 @@ class SinceArea(Vertical):
         place = f"{self._walk.place + 1}/{len(self._walk.stops)}"
         say(self, Told(f"{place}  step {stop.step}, {ago(stop.at, now_us())}: {stop.text}", True))
         return stop.step
-
-
-def _key(action: str) -> str:
-    """How the key for something is written for this person."""
-    return next(one.shown.split()[0] for one in of("whole") if one.action == action)
 
 
 def _people(found: Standing, seen: Seen | None, me: str, width: int) -> list[Line]:

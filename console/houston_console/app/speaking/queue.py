@@ -76,8 +76,11 @@ class Queue(LineView):
             return
         self.entries = entries
         ids = [one.id for one in entries]
-        self.cursor = ids.index(under.id) if under and under.id in ids else 0
         self.show()
+        if under and under.id in ids:
+            self.keep_line(ids.index(under.id))
+        else:
+            self.cursor = max(0, min(self.cursor, len(ids) - 1))
         self.moved()
 
     def _ask(self, what: What) -> None:
