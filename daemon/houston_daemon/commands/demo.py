@@ -1,11 +1,14 @@
-"""`houston demo`: model, daemon, two rollouts, a recorded sample, console: one command."""
+"""`houston demo`: model, daemon, two rollouts, a recorded sample, console: one command.
+
+Without the extra `local` there is no model: script and recording play, and it says what is missing.
+"""
 
 import argparse
 import tempfile
 from pathlib import Path
 
 from houston_daemon.demo.tour import Tour
-from houston_daemon.engines.model import fetch_model
+from houston_daemon.engines.model import INSTALL_LOCAL, fetch_model, missing
 from houston_shared import out
 from houston_shared.config import Loaded
 
@@ -15,16 +18,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headless",
         action="store_true",
-        help="no screen: say one thing to the model, wait until it is heard, stop, tell",
+        help="no screen: say one thing to the agent, wait until it is heard, stop, tell",
     )
 
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Run the demo; its home stays, so that one can look at it afterwards."""
-    fetch_model(out.note)
+    if lacking := missing():
+        out.note(f"No model plays: it needs {', '.join(lacking)}.\n  next: {INSTALL_LOCAL}")
+    else:
+        fetch_model(out.note)
     home, environment = _place(arguments, loaded)
     out.line(f"home: {home}")
-    tour = Tour(home, environment)
+    tour = Tour(home, environment, model=not lacking)
     try:
         if arguments.headless:
             tour.headless()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,19 @@ STEP_SECONDS = 300
 class Tour:
     """One run of the demo on one home."""
 
-    def __init__(self, home: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, environment: dict[str, str] | None = None, model: bool = True
+    ) -> None:
+        """model: whether the embedded one can play beside script and recording."""
         self.home = home
+        self._model = model
         self._environment = {**os.environ, **(environment or {}), "HOUSTON_HOME": str(home)}
 
     def start(self) -> list[str]:
-        """Start the daemon, two rollouts and the recorded sample; the rollouts' ids in order."""
+        """Start the daemon, the rollouts and the recorded sample; their ids, the model's first."""
         self._say("daemon", "start")
-        engines = ("embedded", f"script:{demo.SOLUTION}", f"recorded:{demo.SAMPLE}")
+        engines = [f"script:{demo.SOLUTION}", f"recorded:{demo.SAMPLE}"]
+        engines = ["embedded"] * self._model + engines
         return [self._rollout(engine) for engine in engines]
 
     def console(self) -> None:
@@ -40,27 +46,33 @@ class Tour:
         subprocess.run(self._command("console"), env=self._environment, check=True)
 
     def headless(self) -> None:
-        """The same without a screen: one guidance from another process, heard by the model."""
-        model, script, sample = self.start()
-        self._until(lambda: self._steps(model), "the model's first step")
-        said = self._json("guide", model, GUIDANCE)[0]
-        out.line(f"  said to {model}: {said['text']!r} ({said['state']})")
-        heard = self._until(lambda: self._heard(model), "the agent to hear it")
-        step = self._steps(model)[heard - 1]
+        """The same without a screen: one guidance from another process, heard by an agent.
+
+        It is the model, or without one the script, which hears it alike and does not heed it.
+        """
+        rollouts = self.start()
+        agent, script = rollouts[0], rollouts[-2]
+        self._until(lambda: self._steps(agent), "the agent's first step")
+        said = self._json("guide", agent, GUIDANCE)[0]
+        out.line(f"  said to {agent}: {said['text']!r} ({said['state']})")
+        heard = self._until(lambda: self._heard(agent), "the agent to hear it")
+        step = self._steps(agent)[heard - 1]
         out.line(f"  heard at step {heard}; the observation ends with:")
         out.line(f"    {step['observation'].rpartition(chr(10))[2]}")
-        after = self._until(lambda: self._steps(model)[heard:], "what the agent does next")[0]
+        after = self._until(lambda: self._steps(agent)[heard:], "what the agent does next")[0]
         calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in after["calls"])
         out.line(f"  step {after['step']} then called {calls or 'nothing'}")
         self._until(lambda: self._show(script)["state"] == "finished", "the script to finish")
-        self._end(model)
-        for rollout in (model, script, sample):
+        if self._model:
+            self._end(agent)
+        for rollout in rollouts:
+            self._until(partial(self._ended, rollout), f"{rollout} to end")
             record = self._show(rollout)
             out.line(
                 f"  {rollout}: {record['state']}, {record['steps']} steps,"
                 f" best score {record['best_score']}"
             )
-        self._check(model, heard)
+        self._check(agent, heard)
 
     def stop(self) -> None:
         """Stop the daemon."""
@@ -84,9 +96,11 @@ class Tour:
         try:
             self._run(["rollout", "cancel", rollout])
         except HoustonError:
-            if self._show(rollout)["state"] not in ENDED:
+            if not self._ended(rollout):
                 raise
-        self._until(lambda: self._show(rollout)["state"] in ENDED, f"{rollout} to end")
+
+    def _ended(self, rollout: str) -> bool:
+        return self._show(rollout)["state"] in ENDED
 
     def _steps(self, rollout: str) -> list[Any]:
         return self._json("steps", rollout)

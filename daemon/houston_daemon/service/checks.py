@@ -1,7 +1,6 @@
 """What `houston doctor` looks at: one check each, with what it found and what to do next."""
 
 import asyncio
-import importlib.util
 import platform
 import shutil
 import sqlite3
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.engines.install import engine_path, has_nvidia_gpu
-from houston_daemon.engines.model import model_path
+from houston_daemon.engines.model import INSTALL_LOCAL, missing, model_path
 from houston_daemon.hosts.guard.cgroup_places import places
 from houston_daemon.hosts.sandbox import seccomp
 from houston_daemon.hosts.sandbox.probe import probe
@@ -120,11 +119,11 @@ def model(_: Loaded) -> Iterator[Finding]:
         yield ok("model", str(path))
     else:
         yield Finding("model", "warn", "not fetched", "houston doctor --fetch-model")
-    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
-        yield ok("local", "torch and transformers are installed")
+    if lacking := missing():
+        said = f"the embedded engine cannot run without {', '.join(lacking)}"
+        yield Finding("local", "warn", said, INSTALL_LOCAL)
     else:
-        step = "pip install 'houston-agents[local]'"
-        yield Finding("local", "warn", "no torch: the embedded engine cannot run", step)
+        yield ok("local", "torch and transformers are installed")
     engine = engine_path()
     if engine:
         yield ok("vllm", str(engine))
