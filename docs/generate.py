@@ -86,14 +86,17 @@ counted in `houston_attention_total`. Thresholds are the task's, in [`[attention
 with. Packages bring further ones ([extending](extending.md)); they weigh {unknown}."""
 RULES = SIGNALS.parent / "rules"
 RULES_INTRO = """\
-Rules mask steps that a policy should not learn, without a model. `houston export` and
+Rules mask steps that a policy should not learn, without a model. While the daemon runs they are
+run on every rollout as it goes on, seconds after a step has closed, and their verdicts are stored
+and shown (`live_rules` of [`[daemon]`](configuration.md) turns that off). `houston export` and
 `houston train sft` run them on every rollout they take ([training](training.md));
-`houston judge R --rules-only` stores what they say, `houston judge R` lets them go before the
-judge. Each looks at a whole rollout and may look ahead: what happens later can condemn an earlier
-step, and a file that was written wrongly masks the runs that use it. A rule only ever masks.
-`houston verdict R@STEP` says which rules mask a step, in which version, and why; a person's verdict
-and the judge's outrank them, but what `error_observation` masks the judge does not keep. Running
-them again replaces what they said.
+`houston judge R --rules-only` runs them by hand, `houston judge R` lets them go before the judge.
+Each looks at a whole rollout and may look ahead: what happens later can condemn an earlier step,
+and a file that was written wrongly masks the runs that use it. What they say is replaced each time
+they run. A rule only ever masks. `houston verdict R@STEP` says which rules mask a step, in which
+version, and why; a person's verdict and the judge's outrank them, but what `error_observation`
+masks the judge does not keep. A rollout on which a rule fails is named by `houston daemon status`,
+and nothing is said of it until that is mended.
 
 Which rules, thresholds and patterns: [`[rules]`](task-file.md) of the task file. Packages bring
 further ones ([extending](extending.md)). A step that a branch shares is its parent's to judge."""

@@ -29,6 +29,7 @@ from houston_daemon.service.forcing import CUT_SHORT, Forcing
 from houston_daemon.service.gpu_rollouts import RolloutGpus
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.leftovers import Leftovers, LeftoversEnded
+from houston_daemon.service.live_rules import LiveRules
 from houston_daemon.service.log import LOGGER
 from houston_daemon.service.logs import Logs
 from houston_daemon.service.nightly import Nightly
@@ -94,6 +95,7 @@ class Supervisor:
         self._leftovers = leftovers
         self._logs = logs
         self._nightly = Nightly(loaded)
+        self._rules = LiveRules(loaded)
         self._forcing = forcing
         self._gpus = gpus
         self._trainers = trainers
@@ -123,6 +125,7 @@ class Supervisor:
     def _supervise(self) -> None:
         """Bring rollouts, workers and engines to where they should be."""
         self._nightly.look(time.monotonic())
+        self._rules.look(time.monotonic())
         try:
             now = time.monotonic()
             self._engines.pause_and_resume(now)
@@ -182,6 +185,7 @@ class Supervisor:
             **self._births.troubles(now),
             **self._engines.troubles(now),
             **self._nightly.troubles(now),
+            **self._rules.troubles(),
             **self._trainers.troubles(now),
         }
         restarts = {
@@ -262,6 +266,7 @@ class Supervisor:
             self._drain()
             self._trainers.leave()
             self._nightly.stop()
+            self._rules.stop()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
             self._leaving = _Leaving(True, "kill", 0.0, 0.0, CUT_SHORT)

@@ -8,6 +8,7 @@ steps would be judged as if nothing had been done there. It knows nothing of ver
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -101,15 +102,18 @@ def trace(rollout: str) -> Plan[Trace]:
     return _whole(frame, found)
 
 
-def read(reader: Reader, rollout: str) -> Trace:
+def read(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -> Trace:
     """The same in a short transaction a page, so that a long rollout holds no writer back.
 
-    Steps that close meanwhile are not in it. Raises as `trace`.
+    known: its steps as they were read before; only those that closed or were replaced since are
+    read. Steps that close meanwhile are not in it. Raises as `trace`.
     """
     frame = reader.run(_frame(rollout))
     last = reader.run(steps.last(rollout))
-    pages = (reader.run(_page(rollout, first)) for first in range(1, last + 1, PAGE))
-    whole = _whole(frame, [step for page in pages for step in page if step.step <= last])
+    same = reader.run(_unchanged(rollout, known)) if known else []
+    begin = same[-1].step + 1 if same else 1
+    pages = (reader.run(_page(rollout, first)) for first in range(begin, last + 1, PAGE))
+    whole = _whole(frame, [*same, *(one for page in pages for one in page if one.step <= last)])
     reader.run(all_there(rollout))  # it may have been archived meanwhile
     return whole
 
@@ -136,6 +140,23 @@ def _frame(rollout: str) -> Plan[Trace]:
     forks = yield from progress.forks(one.id)
     task, told = parse_task(spec.task), spec.task.instructions
     return Trace(one.id, task, told, spec.gpus, (), tuple(forks), one.state in ENDED)
+
+
+def _unchanged(rollout: str, known: Sequence[StepRecord]) -> Plan[list[StepRecord]]:
+    """The first of the known steps, as far as they stand in the journal as they did."""
+    rows = yield from steps.rows(rollout)
+    closed = [row for row in rows if row.observation_seq is not None]
+    pairs = zip(known, closed, strict=False)
+    return [
+        one
+        for one, _ in takewhile(
+            lambda pair: (
+                pair[0].sample_seq == pair[1].sample_seq
+                and (pair[0].step, pair[0].attempt) == (pair[1].step, pair[1].attempt)
+            ),
+            pairs,
+        )
+    ]
 
 
 def _page(rollout: str, first: int) -> Plan[list[StepRecord]]:

@@ -56,7 +56,7 @@ BAD: Scripted = [
     ([call("eval")], set()),
     ([run("echo [1] > selected.json; python3 my_try_it.py")],
      {"after_best", "contradicted_guidance", "ignored_script"}),
-    ([run("python3 -c 'import no_such'", session_id="x", wait_for_completion=False)],
+    ([run("python3 -c 'open(\"no_such\")'", session_id="x", wait_for_completion=False)],
      {"error_observation", "after_best"}),
     ([run("sleep 60", session_id="y", wait_for_completion=False)], {"after_best"}),
     ([call("eval")], {"error_observation", "untimely_evaluation", "after_best"}),

@@ -154,3 +154,21 @@ def test_notes_and_verdicts_that_were_erased_leave_a_rollout_as_it_was(
     body = Erased(by="person:ada", seqs=(said,), remainders=(b"",))
     written.event(Key("r"), "erased", body)
     assert len(both(written, "r").steps) == 1
+
+
+def test_only_what_closed_or_was_replaced_since_is_read_again(tmp_path: Path) -> None:
+    written = WrittenHome(tmp_path / "again")
+    written.rollout("r")
+    for number in (1, 2, 3):
+        written.step("r", number)
+    with Reader(written.home) as reader:
+        before = traces.read(reader, "r")
+        written.step("r", 3, sample("another"), attempt=2)
+        written.connection.execute("UPDATE steps SET current = 0 WHERE step = 3 AND attempt = 1")
+        written.step("r", 4)
+        now = traces.read(reader, "r", before.steps)
+        assert now.steps == traces.read(reader, "r").steps
+    written.close()
+    assert [one.attempt for one in now.steps] == [1, 1, 2, 1]
+    kept = zip(now.steps, before.steps, strict=False)
+    assert [one is other for one, other in kept] == [True, True, False]

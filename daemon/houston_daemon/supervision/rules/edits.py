@@ -104,14 +104,17 @@ def _names(record: StepRecord, step: StepSeen, first: str) -> Iterator[tuple[str
     """Files that a step shows to be there: by host and last part of the name."""
     for call, result in zip(step.calls, record.results, strict=True):
         place = host(call, first)
-        if call.kind in ("listing", "found", "command"):
-            text = result.text.partition("\n")[2] if call.kind == "command" else result.text
-            yield from ((place, name) for name in _FILE.findall(text))
+        if call.kind in ("listing", "found") or any(_lists(one) for one in _simple(call)):
+            yield from ((place, name) for name in _FILE.findall(result.text))
         if call.success and (path := str(call.fields.get("path", ""))):
             yield place, path.rpartition("/")[2]
         for one in _simple(call):
             written = (*one.writes, *(one.words[1:] if one.views else ()))
             yield from ((place, path.rpartition("/")[2]) for path in written)
+
+
+def _lists(one: Simple) -> bool:
+    return one.program in ("ls", "find", "tree", "fd") or one.git == "ls-files"
 
 
 def _edited(

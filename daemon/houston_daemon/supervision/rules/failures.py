@@ -17,6 +17,7 @@ from houston_daemon.supervision.trace import Trace
 from houston_shared.records import Result
 
 STOPPED = "KeyboardInterrupt"
+_TRACED = "Traceback (most recent call last):"
 _TRACEBACK = re.compile(r"^(?:\d+[\t:-])?Traceback \(most recent call last\):$", re.M)
 """Also with the number of a line, as `open_file` and `grep -n` show it."""
 _RAISED = re.compile(r"^(?:\d+[\t:-])?(\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.M)
@@ -36,6 +37,8 @@ _PROGRAMS = re.compile(
     re.M,
 )
 """make, git, npm, apt, pip, argparse, and the shell of a program that a signal ended."""
+_MARKS = (": error: ", "error: sub", "***", "fatal: ", "npm ", "E: ", "ERROR: ", *_ENDED.split("|"))
+"""What such a line has in it: most texts have none of them."""
 _JOB = re.compile(
     rf"^\[\d+\][-+]? +(?:Exit (?P<code>\d+)|{_ENDED}).*? {{2,}}(?P<command>\S.*)$", re.M
 )
@@ -45,6 +48,8 @@ _NO_LOG = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 def raised(text: str) -> str:
     """The last line of the last traceback; empty where there is none."""
+    if _TRACED not in text:
+        return ""
     begin = next((found.end() for found in _TRACEBACK.finditer(text)), None)
     if begin is None:
         return ""
@@ -62,7 +67,9 @@ def printed(text: str) -> str:
     """What a text says of a program that failed; empty where it says nothing of the kind."""
     if why := raised(text):
         return "" if why == STOPPED else why
-    found = _SHELL.search(text) or _PROGRAMS.search(text)
+    found = _SHELL.search(text) if "sh: " in text else None
+    if found is None and any(mark in text for mark in _MARKS):
+        found = _PROGRAMS.search(text)
     return cut(found[0].strip()) if found else ""
 
 
@@ -102,7 +109,7 @@ def died_apart(trace: Trace) -> Iterator[tuple[int, str]]:
 
 def _told(call: CallSeen, result: Result) -> Callable[[_Apart], str] | None:
     """What a call tells of programs in the background, as a function of one; None for nothing."""
-    ended = list(_JOB.finditer(result.text)) if call.kind == "command" else []
+    ended = list(_JOB.finditer(result.text)) if "]" in result.text else []
     shown = call.kind == "file" or (call.kind == "command" and _views(call))
     why = printed(result.text) if shown else ""
     if not ended and not why:
