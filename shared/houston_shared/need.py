@@ -50,6 +50,8 @@ PAUSED = {"engine": 65, "host-away": 65, "repair": 85, "host": 85, "restore": 80
 PAUSED_BY_PERSON, PAUSED_ELSE = 12, 50
 AWAY_BY = {"engine": "engine down", "host-away": "host away"}
 """Pauses that end by themselves when something is back, in words."""
+REFUSED = "engine refuses"
+"""The pause of a rollout whose worker asks again what its engine refused."""
 FAILED = 75
 """A rollout that failed while nobody has looked at it since."""
 ENGINE_AWAY, WAITS, GPU = 65, 35, 25
@@ -175,7 +177,8 @@ def _paused(rollout: Rollout) -> Reason:
     person = by.startswith("person:")
     weight = PAUSED_BY_PERSON if person else PAUSED.get(by, PAUSED_ELSE)
     if by in AWAY_BY:
-        return Reason(by, _with(AWAY_BY[by], rollout.reason), weight)
+        refused = by == "engine" and rollout.activity.startswith(AWAY)
+        return Reason(by, _with(REFUSED if refused else AWAY_BY[by], rollout.reason), weight)
     who = by.removeprefix("person:")
     return Reason("paused", _with(f"paused by {who}", rollout.reason), weight)
 

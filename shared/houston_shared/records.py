@@ -15,10 +15,11 @@ TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
     "running": frozenset({"paused", "finished", "failed", "cancelled"}),
     "paused": frozenset({"queued", "running", "finished", "failed", "cancelled"}),
     "finished": frozenset(),
-    "failed": frozenset(),
+    "failed": frozenset({"queued"}),  # a person resumes what failed and is sound
     "cancelled": frozenset(),
 }
 ENDED: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
+"""States in which nothing happens any more, unless a person resumes a failed rollout."""
 AWAY = "waiting for the engine"
 """How the activity of a worker begins whose engine is away or answers with errors."""
 LOW_DISK = 8_000_000

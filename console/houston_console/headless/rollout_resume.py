@@ -1,4 +1,4 @@
-"""`houston rollout resume R`: let a paused rollout go on."""
+"""`houston rollout resume R`: let a paused rollout go on, or a failed one that is sound."""
 
 import argparse
 

@@ -25,7 +25,7 @@ _TOO_LONG = re.compile(
     r"context[_ ](length|window|size)[_ ]?(limit )?(is )?exceeded"
     r"|exceed(s|ed|ing)?_?( the| this| your)?( model'?s?| available| maximum| token)*_?\s?context"
     r"|maximum (context|prompt|model) length|model'?s (maximum )?context length"
-    r"|context[_ ](length|window|size)( limit)? (of|is) "
+    r"|context[_ ](length|window|size)( limit)? (of|is|exceeds) "
     r"|(prompt|input|context)( is| length is| was)? too (long|large)|prompt exceeds max length"
     r"|(input|prompt|request|messages?)\b.{0,80}\b(exceeds?|exceeded|(longer|greater|larger) than)"
     r"\b.{0,60}\b(context|tokens?( allowed)?|model length|token limit)\b"

@@ -11,7 +11,7 @@ from typing import Any
 
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.engines.choose import choose_engine
-from houston_daemon.engines.protocol import Engine, EngineUnavailable
+from houston_daemon.engines.protocol import Engine, EngineRefused, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
 from houston_daemon.environments.protocol import Environment, Gpus
 from houston_daemon.environments.registry import kind
@@ -26,7 +26,7 @@ from houston_daemon.rollout.loop import Rollout, reopened
 from houston_daemon.rollout.policy import Asking
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.resume import Resumed, rebuild
-from houston_daemon.rollout.sampling import WAITS, Sampler
+from houston_daemon.rollout.sampling import WAITS, Refusals, Sampler
 from houston_daemon.rollout.system_prompt import system_prompt, task_message
 from houston_daemon.rollout.tokens import Tokens
 from houston_daemon.rollout.watching import watching
@@ -72,19 +72,24 @@ async def ready_engine(spec: RolloutSpec, url: str, line: Line) -> tuple[Engine,
     """The rollout's engine once it answers, and its settings; waiting is no active time.
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
-    neither is the rollout's fault. Raises Leaving, and HoustonError for settings that are wrong.
+    neither is the rollout's fault. One that refuses pauses it. Raises Leaving, and HoustonError for
+    settings that are wrong.
     """
-    tries = 0
+    tries, refusals = 0, Refusals(line, spec.engine)
     while True:
         engine = None
         try:
             engine, settings = engine_of(spec, url)
             await engine.ready()
+            await refusals.over()
             return engine, settings
-        except EngineUnavailable as problem:
+        except (EngineRefused, EngineUnavailable) as problem:
             line.activity = f"{AWAY}: {problem.cause}"
             if engine is not None:
                 await engine.close()
+            if refusals or isinstance(problem, EngineRefused):
+                await refusals.wait(problem)
+                continue
         with line.clock.excluded():
             await line.control.wait((), WAITS[min(tries, len(WAITS) - 1)])
             await line.safe_point()

@@ -52,8 +52,13 @@ def choose_k(
     return t
 
 
-def plan(context: Context, renderer: Renderer, limits: Limits) -> Cut | None:
-    """Where to cut `context`; None when nothing can be compressed."""
+def plan(
+    context: Context, renderer: Renderer, limits: Limits, most: int | None = None
+) -> Cut | None:
+    """Where to cut `context`; None when nothing can be compressed.
+
+    most: tokens that the new context may have; None for what the limits say.
+    """
     entries, count = context.entries, renderer.measure.count
     beside = [
         count(entries[k - 1].observed())
@@ -62,7 +67,7 @@ def plan(context: Context, renderer: Renderer, limits: Limits) -> Cut | None:
     ]
     # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
     fixed = context.head_size + limits.summary // 2
-    limit = limits.useful(context.head_size)
+    limit = limits.useful(context.head_size) if most is None else most
     sizes = [entry.size for entry in entries]
     k = choose_k(sizes, beside, forked=context.forked, fixed=fixed, limit=limit)
     return Cut(k, entries[k - 1].step + 1) if k else None

@@ -3,11 +3,12 @@
 It carries out what `fork` plans and `summary` reads. A try that fails is kept in the ledger too.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from houston_daemon.dialects.grammar import text_schema
-from houston_daemon.engines.protocol import SampleRequest
+from houston_daemon.engines.protocol import ContextOverflow, SampleRequest
 from houston_daemon.rollout import summary
 from houston_daemon.rollout.budgets import Scores
 from houston_daemon.rollout.context import Context
@@ -23,6 +24,7 @@ from houston_shared.faults import point
 from houston_shared.records import ForkBody
 from houston_shared.wire import SummaryTry
 
+log = logging.getLogger(__name__)
 LARGE_ANSWER = 256
 """So much of the answer's room, guidance beside a summary leaves free."""
 
@@ -109,7 +111,11 @@ class Forker:
             request = self._request(context, cut, step)
             if request.max_tokens < LEAST_ANSWER:
                 break
-            said, seq = await self._try(context, cut, request, step, number)
+            try:
+                said, seq = await self._try(context, cut, request, step, number)
+            except ContextOverflow as problem:
+                log.warning("the summary is made without the model: %s", problem)
+                break
             if text := summary.read(said, first, last):
                 return text, seq
         return "", None

@@ -106,9 +106,9 @@ class Line:
                 leave(self.control.now)
         self.activity = ""  # a heartbeat before the next thing it does must not say it stands
 
-    async def standing(self, until: Coroutine[Any, Any, None]) -> None:
+    async def standing(self, until: Coroutine[Any, Any, None], activity: str = STANDS) -> None:
         """Wait for `until` at a safe point, while paused; leave here when wanted."""
-        self.activity = STANDS
+        self.activity = activity
         waiting = asyncio.create_task(until)
         try:
             with self.clock.excluded():

@@ -6,9 +6,10 @@ worker goes on after any of them. This module orders the parts; each part's rule
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from houston_daemon.dialects.protocol import Action
+from houston_daemon.engines.protocol import ContextOverflow, Sampled, SampleRequest
 from houston_daemon.environments.protocol import Closing, Environment, ToolSpec
 from houston_daemon.rollout import ending, fork, policy
 from houston_daemon.rollout.actions import EVALUATION, Actor
@@ -103,18 +104,9 @@ class Rollout:
     async def _decide(self) -> OpenStep:
         """Fork when the context is too long, then sample the policy's next action."""
         await self._fit()
+        request, sampled = await self._sampled()
         self.tries = ()
         prompt = self.context.prompt_ids
-        request = self.asking.request(
-            prompt,
-            self.context.messages,
-            step=self.step,
-            max_tokens=self._room(),
-            grammar=self._grammar(),
-        )
-        point("worker.sample.before")
-        sampled = await self.sampler.sample(request)
-        point("worker.sample.asked")
         decided: Action = policy.action(sampled, self.step, self.renderer.dialect, self.tools)
         how = link(
             self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
@@ -134,6 +126,46 @@ class Rollout:
         point("worker.sample.after")
         self.context.sampled(ack.seq, prompt, sample.token_ids)
         return OpenStep(self.step, sample)
+
+    async def _sampled(self) -> tuple[SampleRequest, Sampled]:
+        """The policy's sample. A context that the engine calls too long is forked; one that cannot
+        be made shorter pauses the rollout until the engine takes it."""
+        while True:
+            request = self.asking.request(
+                self.context.prompt_ids,
+                self.context.messages,
+                step=self.step,
+                max_tokens=self._room(),
+                grammar=self._grammar(),
+            )
+            point("worker.sample.before")
+            try:
+                sampled = await self.sampler.sample(request)
+            except ContextOverflow as problem:
+                log.warning("the context is forked: %s", problem)
+                if not await self._shorten():
+                    await self.sampler.refused(problem)
+                continue
+            point("worker.sample.asked")
+            return request, sampled
+
+    async def _shorten(self) -> bool:
+        """Fork a context to half its size or less, whatever its limit; False where nothing can be
+        compressed, or a fork before this step has been made already.
+
+        The limit of the next ones becomes what the engine still took, in our own count of tokens.
+        """
+        size = self.context.size
+        cut = None
+        if not self.context.fresh:
+            cut = fork.plan(self.context, self.renderer, self.limits, size // 2)
+        if cut is None:
+            return False
+        self.limits = replace(self.limits, context=min(self.limits.context, size * 4 // 5))
+        self.context = await self.forker.fork(
+            self.context, cut, self.step, self.tries, self.budgets.told
+        )
+        return True
 
     def _grammar(self) -> Mapping[str, object] | None:
         if not self.asking.guided:

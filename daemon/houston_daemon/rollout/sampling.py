@@ -1,4 +1,4 @@
-"""One request to the engine: cut by an interrupt, patient with an engine that is away.
+"""One request to the engine: cut by an interrupt, patient with an engine that is away or refuses.
 
 It knows engines and control; what is asked and what becomes of the answer is decided elsewhere.
 """
@@ -9,18 +9,72 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from houston_daemon.engines.protocol import Engine, EngineUnavailable, Sampled, SampleRequest
+from houston_daemon.engines.protocol import (
+    ContextOverflow,
+    Engine,
+    EngineRefused,
+    EngineUnavailable,
+    Sampled,
+    SampleRequest,
+)
 from houston_daemon.rollout.guidance import leave, stops_sample
 from houston_daemon.rollout.ledger import Link
 from houston_daemon.rollout.line import Line
 from houston_shared.errors import HoustonError
 from houston_shared.logprob_kind import true_kind
 from houston_shared.records import AWAY, Call, SampleBody
-from houston_shared.wire import encode
+from houston_shared.wire import Moved, encode
 
 log = logging.getLogger(__name__)
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds between tries while the engine is away; the last one repeats."""
+REFUSED_WAITS = (30.0, 60.0, 120.0, 300.0)
+"""Seconds between tries of what the engine refuses; the last one repeats."""
+_KEY = (
+    "A key is read where the daemon was started: export NAME=… there, and houston daemon restart."
+)
+
+
+class Refusals:
+    """A pause by `engine`: it refuses, and a person is to mend a key, an account or a model.
+
+    The same request is sent again by itself, at least every five minutes, and at once when a person
+    resumes the rollout; what is accepted ends the pause.
+    """
+
+    def __init__(self, line: Line, engine: str) -> None:
+        self._line, self._engine = line, engine
+        self._tries = 0
+
+    async def wait(self, problem: EngineRefused | EngineUnavailable) -> None:
+        """Pause, and wait until the next try. Raises Leaving."""
+        log.warning("the engine refuses: %s", problem)
+        if isinstance(problem, EngineRefused):
+            await self._line.store(Moved, state="paused", by="engine", reason=self._why(problem))
+        waits = REFUSED_WAITS[min(self._tries, len(REFUSED_WAITS) - 1)]
+        self._tries += 1
+        await self._line.standing(asyncio.sleep(waits), f"{AWAY}: {problem.cause}")
+
+    def __bool__(self) -> bool:
+        """Whether anything was refused since `over`."""
+        return self._tries > 0
+
+    async def over(self) -> None:
+        """The engine accepts again: end the pause, if it is its own. Raises Leaving."""
+        if not self._tries:
+            return
+        self._tries = 0
+        said = f"the engine {self._engine} accepts requests again"
+        await self._line.store(Moved, state="running", by="engine", reason=said)
+        await self._line.safe_point()  # a person may have paused it meanwhile
+
+    def _why(self, problem: EngineRefused) -> str:
+        key = _KEY if problem.status in (401, 403) else ""
+        again = f"houston rollout resume {self._line.rollout}"
+        asks = f"It is asked again by itself every few minutes, and at once after {again}."
+        cause = problem.cause.replace("The engine", f"Engine {self._engine}", 1)
+        parts = (cause, problem.next, key, asks)
+        return " ".join(part for part in parts if part)
 
 
 class Sampler:
@@ -29,21 +83,32 @@ class Sampler:
     def __init__(self, engine: Engine, line: Line) -> None:
         self.engine = engine
         self.line = line
+        self._refusals = Refusals(line, engine.name)
 
     async def sample(self, request: SampleRequest, interruptible: bool = True) -> Sampled:
-        """Sample once; waits, without spending active time, while the engine is away.
+        """Sample once; waits, without spending active time, while the engine is away, and paused
+        while it refuses.
 
-        Raises Leaving, EngineRefused, and HoustonError when the engine saw another prompt.
+        Raises Leaving, ContextOverflow, and HoustonError when the engine saw another prompt.
         """
         for tries in range(1_000_000):
             self.line.activity = "sampling" if request.role == "policy" else request.role
             try:
-                return _checked(request, await self._once(request, interruptible))
+                sampled = _checked(request, await self._once(request, interruptible))
+                await self._refusals.over()
+                return sampled
+            except ContextOverflow:
+                await self._refusals.over()
+                raise
+            except EngineRefused as problem:
+                await self._refusals.wait(problem)
             except EngineUnavailable as problem:
-                log.warning("the engine is away: %s", problem)
-                self.line.activity = f"{AWAY}: {problem.cause}"
-            await self._away(WAITS[min(tries, len(WAITS) - 1)])
+                await self._away(problem, tries)
         raise HoustonError("The engine never came back.")
+
+    async def refused(self, problem: ContextOverflow) -> None:
+        """Wait, paused, for an engine that takes longer prompts. Raises Leaving."""
+        await self._refusals.wait(problem)
 
     async def _once(self, request: SampleRequest, interruptible: bool) -> Sampled:
         stop = asyncio.Event()
@@ -61,8 +126,13 @@ class Sampler:
                 task.cancel()
                 await asyncio.wait({task}, timeout=2.0)
 
-    async def _away(self, seconds: float) -> None:
+    async def _away(self, problem: EngineUnavailable, tries: int) -> None:
         """Wait before the next try; a change of control cuts it, so that leaving is quick."""
+        if self._refusals:  # its own pause is no reason to stand still until somebody ends it
+            return await self._refusals.wait(problem)
+        log.warning("the engine is away: %s", problem)
+        self.line.activity = f"{AWAY}: {problem.cause}"
+        seconds = WAITS[min(tries, len(WAITS) - 1)]
         with self.line.clock.excluded():
             await self.line.control.wait((), seconds)
             await self.line.safe_point()

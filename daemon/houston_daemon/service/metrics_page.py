@@ -39,6 +39,8 @@ def _store(totals: Totals) -> Iterator[str]:
         state: float(totals.rollouts.get(state, 0)) for state in TRANSITIONS
     }
     yield _figure("rollouts", "gauge", "Rollouts by state.", states, "state")
+    paused = _floats(totals.paused)
+    yield _figure("rollouts_paused", "gauge", "Paused rollouts by who paused them.", paused, "by")
     yield _figure("steps_total", "counter", "Closed steps of all rollouts.", totals.steps)
     signals = _floats(totals.attention)
     yield _figure("attention_total", "counter", "Closed steps by signal.", signals, "signal")

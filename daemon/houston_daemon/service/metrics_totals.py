@@ -30,6 +30,8 @@ class Totals:
         self.steps = 0
         """Closed steps."""
         self.rollouts: dict[str, int] = {}
+        self.paused: dict[str, int] = {}
+        """Paused rollouts by the owner of the pause; `person` for all people."""
         self.guidance: dict[str, int] = {}
         self.guidance_ever = 0
         self.latencies: dict[int, int] = {}
@@ -67,6 +69,12 @@ class Totals:
         ).fetchall()
         self.rollouts = dict(
             reader.execute("SELECT state, count(*) FROM rollouts GROUP BY state").fetchall()
+        )
+        self.paused = dict(
+            reader.execute(
+                "SELECT CASE WHEN paused_by LIKE 'person:%' THEN 'person' ELSE paused_by END,"
+                " count(*) FROM rollouts WHERE state = 'paused' GROUP BY 1"
+            ).fetchall()
         )
         self.guidance = dict(
             reader.execute("SELECT state, count(*) FROM guidance GROUP BY state").fetchall()

@@ -186,9 +186,19 @@ def test_only_the_engine_resumes_what_waits_for_it(station: Station) -> None:
     denied = steer(person, mine, "resume")
     assert isinstance(denied, wire.Denied)
     assert "engine" in denied.cause
-    assert isinstance(steer(person, mine, "pause"), wire.Denied)
     station.recorder.pause_for_engine("a", False)
     assert state(station, mine) == ("running", "")
+
+
+def test_a_person_s_pause_takes_the_place_of_the_engine_s(station: Station) -> None:
+    person = station.person()
+    (mine,) = person.start(engine="a")
+    station.recorder.pause_for_engine("a", True, "it does not answer")
+    assert isinstance(steer(person, mine, "pause"), wire.Done)
+    station.recorder.pause_for_engine("a", False)
+    assert state(station, mine)[0] == "paused", "the engine ends no pause of a person"
+    assert isinstance(steer(person, mine, "resume"), wire.Done)
+    assert state(station, mine) == ("queued", "")
 
 
 def test_an_engine_that_comes_back_resumes_no_person_s_pause(station: Station) -> None:

@@ -124,7 +124,8 @@ KEYS = {
     "guidance": {"id", "rollout", "author", "text", "mode", "state", "step", "queued_at",
                  "delivered_at"},
     "steps": {"rollout", "step", "thought", "calls", "observation", "guidance", "files",
-              "verdict", "attention", "attention_reasons", "policy", "at", "active_seconds"},
+              "verdict", "attention", "attention_reasons", "policy", "usage", "at",
+              "active_seconds"},
     "context": {"messages", "rendered", "token_ids", "drift", "parent"},
 }  # fmt: skip
 """DESIGN §9: formats that other programs rely on."""
@@ -254,6 +255,10 @@ def test_a_rollout_as_json(written: WrittenHome, houston: Houston) -> None:
     assert listed.items() <= shown.items()
     assert shown["guidance"] == {"queued": 1, "delivered": 1}
     assert shown["drift"] == {"clean": 2}
+    assert shown["usage"]["samples"] == 2
+    assert shown["usage"].keys() == {
+        "samples", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"
+    }  # fmt: skip
 
 
 def test_a_rollout_without_a_sandbox_is_marked_in_the_list(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from houston_shared.need import Standing, ordered, weigh
+from houston_shared.records import AWAY
 from houston_shared.store.queries.attention import Marked
 from houston_shared.store.queries.looking import Look
 from houston_shared.store.queries.rollouts import Rollout
@@ -64,6 +65,14 @@ SITUATIONS: dict[str, tuple[Standing, str]] = {
     "paused for the engine": (
         Standing(rollout(state="paused", paused_by="engine", reason="it died")),
         "engine down: it died",
+    ),
+    "paused for an engine that refuses": (
+        Standing(
+            rollout(
+                state="paused", paused_by="engine", reason="401: the key", activity=f"{AWAY}: 401"
+            )
+        ),
+        "engine refuses: 401: the key",
     ),
     "paused by a repair": (
         Standing(rollout(state="paused", paused_by="repair", reason="it was damaged")),

@@ -14,16 +14,17 @@ from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.people.say import rollout
 from houston_daemon.recorder.protocol import StopAsked, Wanted
 from houston_daemon.recorder.refusal import denial
-from houston_daemon.recorder.steps import states
+from houston_daemon.recorder.steps import rebuild, resumable, states
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Rollout, Store
 from houston_shared import task_keys
 from houston_shared.errors import ExitCode
 from houston_shared.faults import point
-from houston_shared.records import RolloutSpec, TaskRecord
+from houston_shared.records import AWAY, RolloutSpec, TaskRecord
 from houston_shared.secret_values import redact, redact_all
 from houston_shared.store.blobs import read
 from houston_shared.store.bodies import CancelAsked, StopAskedBy, StoredSpec
+from houston_shared.store.queries import cleaned
 from houston_shared.task import Task, parse_task
 from houston_shared.wire import Done, StartRollouts, Steer, StopDaemon
 
@@ -125,6 +126,8 @@ def steer(store: Store, message: Steer, author: Author) -> Done:
     row = rollout(store, message.rollout)
     if message.action == "cancel":
         return Done(seq=_cancel(store, row, author, message.reason))
+    if row.state == "failed" and message.action == "resume":
+        return Done(seq=_revive(store, row, author, message.reason))
     if states.ended(row) or row.cancelling:
         raise denial(
             f"{row.id} has ended ({row.state})."
@@ -137,7 +140,7 @@ def steer(store: Store, message: Steer, author: Author) -> Done:
 
 
 def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
-    if row.state != "paused" or row.paused_by == states.HOST_AWAY:
+    if row.state != "paused" or row.paused_by in states.BY_ITSELF:
         return states.move(store, row, "paused", author.by, reason, author=author)
     if row.paused_by.startswith("person:"):
         return store.journal.seq
@@ -147,12 +150,27 @@ def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
 def _resume(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if row.state != "paused":
         return store.journal.seq
-    if not row.paused_by.startswith("person:") and row.paused_by not in states.FOR_PEOPLE:
+    refused = row.paused_by == states.ENGINE and row.activity.startswith(AWAY)
+    whose = row.paused_by in states.FOR_PEOPLE or row.paused_by.startswith("person:")
+    if not whose and not refused:  # a worker that was refused asks again, whoever says so
         raise denial(
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
             "houston doctor" if row.paused_by == states.HOST_AWAY else "houston daemon status",
         )
     return states.resume(store, row, author.by, reason, author)
+
+
+def _revive(store: Store, row: Rollout, author: Author, reason: str) -> int:
+    """Queue a failed rollout again. Raises HoustonError where it has nothing to go on from."""
+    if damage := resumable.unsound(store, row):
+        raise denial(damage, "houston verify", f"{row.id} stays failed.")
+    if (freed := rebuild.run(store, cleaned.of(row.id))) is not None:
+        raise denial(
+            f"What {row.id} kept on its host was freed by {freed.body.by}.",
+            f"houston rollout branch {row.id} --at STEP, or start it anew",
+            f"{row.id} stays failed.",
+        )
+    return states.move(store, row, "queued", author.by, reason, author=author)
 
 
 def _cancel(store: Store, row: Rollout, author: Author, reason: str) -> int:

@@ -60,9 +60,9 @@ def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
         states.move(store, row, "failed", SUPERVISOR, failure, active_us)
     elif row.state == "running":
         store.tells.append(Wanted())
-    elif row.state == "paused" and row.paused_by == states.HOST_AWAY and not store.draining:
-        # Its worker looked for the machine; the next one does.
-        states.move(store, row, "queued", states.HOST_AWAY, "its worker ended", active_us)
+    elif row.state == "paused" and row.paused_by in states.BY_ITSELF and not store.draining:
+        # Its worker looked for the machine, or asked the engine again; the next one does.
+        states.move(store, row, "queued", row.paused_by, "its worker ended", active_us)
     elif row.state == "paused":
         states.stands(store, rollout)
 

@@ -207,8 +207,8 @@ def _moved(store: Store, row: Rollout, message: Moved) -> Stored:
     """A rollout ends, or waits for its engine or a machine and goes on."""
     waits = message.state == "paused" and row.state == "running"
     goes_on = message.state == "running" and row.paused_by == message.by in states.BY_ITSELF
-    # A worker whose machine is back does not know whose pause it is: another's stays.
-    stays = row.state == "paused" and message.by == states.HOST_AWAY and not goes_on
+    # A worker whose machine or engine is back does not know whose pause it is: another's stays.
+    stays = row.state == "paused" and message.by in states.BY_ITSELF and not goes_on
     if row.state == message.state or (message.state == "running" and stays):
         return Stored(store.journal.seq, duplicate=True)
     _alive(row)

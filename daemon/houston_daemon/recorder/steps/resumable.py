@@ -39,15 +39,18 @@ def pause_if_bad(store: Store, row: Rollout) -> str:
     """
     if row.id in store.sound:
         return ""
-    bad = first_bad(store, row)
-    lost = "" if bad else _lost_past(store, row)
-    if not bad and not lost:
+    if not (said := unsound(store, row)):
         store.sound.add(row.id)
         return ""
-    said = lost or sentence(store.home, row.id, bad)
     LOGGER.error("%s; it is paused", said)
     states.move(store, row, "paused", states.REPAIR, said)
     return said
+
+
+def unsound(store: Store, row: Rollout) -> str:
+    """Why a rollout cannot go on from what is stored of it; empty where it can."""
+    bad = first_bad(store, row)
+    return sentence(store.home, row.id, bad) if bad else _lost_past(store, row)
 
 
 def first_bad(store: Store, row: Rollout) -> int:

@@ -15,7 +15,7 @@ from houston_shared.secret_values import redact
 from houston_shared.store.bodies import StoredState
 
 ENGINE = "engine"
-"""Owner of a pause because an engine is down."""
+"""Owner of a pause because an engine is down, or refuses what it is asked."""
 HOST_AWAY = "host-away"
 """Owner of a pause because a machine that the rollout begins on cannot be reached now."""
 BY_ITSELF = frozenset({ENGINE, HOST_AWAY})
@@ -68,8 +68,8 @@ def move(
 
 
 def _takes_over(row: Rollout, state: RolloutState, author: Author | None) -> bool:
-    """Whether a person's pause takes the place of one that a machine's coming back would end."""
-    return author is not None and row.state == state == "paused" and row.paused_by == HOST_AWAY
+    """Whether a person's pause takes the place of one that would end by itself."""
+    return author is not None and row.state == state == "paused" and row.paused_by in BY_ITSELF
 
 
 def stands(store: Store, rollout: str) -> None:

@@ -48,8 +48,11 @@ class Rollout(RowRecord, frozen=True):
 
 
 def stands(one: Rollout) -> bool:
-    """Whether a rollout is paused and nothing of it runs any more: no step is under way."""
-    return one.state == "paused" and one.activity == STANDS
+    """Whether a rollout is paused and nothing of it runs any more: no step is under way.
+
+    A worker that an engine refused asks it again, and does nothing else.
+    """
+    return one.state == "paused" and (one.activity == STANDS or one.activity.startswith(AWAY))
 
 
 class Waiting(NamedTuple):
@@ -91,10 +94,11 @@ def all_rollouts(task: str = "", state: str = "") -> Plan[list[Rollout]]:
 
 
 def waiting() -> Plan[list[Waiting]]:
-    """Engines that running rollouts wait for, by name, as their workers said last."""
+    """Engines that rollouts wait for, by name, as their workers said last."""
     rows = yield Ask(
         "SELECT engine, max(activity), count(*) FROM rollouts"
-        " WHERE state = 'running' AND substr(activity, 1, ?) = ? GROUP BY engine ORDER BY engine",
+        " WHERE (state = 'running' OR paused_by = 'engine') AND substr(activity, 1, ?) = ?"
+        " GROUP BY engine ORDER BY engine",
         (len(AWAY), AWAY),
     )
     return [Waiting(engine, activity, count) for engine, activity, count in rows]
