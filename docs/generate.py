@@ -157,6 +157,8 @@ half, and so does a rollout that somebody looks at now. Besides signals:
 | paused by another owner | {other} |
 | guidance was heard and nobody has seen what followed | {unanswered} |
 | guidance is queued for more than {minutes} minutes while the rollout runs | {unheard} |
+| ended low, and nobody has looked at it since: finished with `low_finish`, or failed with a best \
+score under {low} (`ended_low`) | {ended_low} |
 | its worker waits (a full disk) | {waits} |
 | queued, waiting for a GPU | {gpu} |
 | paused by a person | {person} |"""
@@ -185,6 +187,7 @@ def need_section(known: dict[str, Any]) -> str:
         restore=paused["restore"],
         engine=paused["engine"],
         failed=known["FAILED"],
+        ended_low=known["ENDED_LOW"],
         low=f"{known['LOW_SCORE']:g}",
         low_finish=known["SIGNALS"]["low_finish"],
         other=known["PAUSED_ELSE"],

@@ -22,6 +22,8 @@ SIGNALS: dict[str, int] = {
     "error_streak": 60,
     "repeated_action": 60,
     "score_fell": 50,
+    "job_failed": 45,
+    "no_gain": 42,
     "forged_tag": 40,
     "no_change": 40,
     "repeated_evaluation": 35,
@@ -37,12 +39,15 @@ SIGNALS: dict[str, int] = {
 """Weight of each signal of docs/attention.md; 0 shows it and asks for nobody."""
 LOW_SCORE = 50.0
 """Best score below which little budget left means: about to finish low."""
+LASTING = frozenset({"no_gain"})
+"""Signals that every step has while they hold: the first step without one ends it."""
 UNKNOWN_SIGNAL = 25
 """Of a signal that an installed package brings."""
 WORDS = {
     "low_finish": "about to finish low",
     "error_streak": "error streak",
     "repeated_action": "repeating itself",
+    "job_failed": "background job failed",
 }
 """How a signal is called where its name would not be read at once."""
 PAUSED = {"engine": 65, "host-away": 65, "repair": 85, "host": 85, "restore": 80}
@@ -54,6 +59,9 @@ REFUSED = "engine refuses"
 """The pause of a rollout whose worker asks again what its engine refused."""
 FAILED = 75
 """A rollout that failed while nobody has looked at it since."""
+ENDED_LOW = 38
+"""A rollout that ended with a low score while nobody has looked at it since. Less than most of what
+lives: no word changes its end, but a branch or another start may be worth it."""
 ENGINE_AWAY, WAITS, GPU = 65, 35, 25
 """The worker cannot sample; it waits for something else; it is queued for a GPU."""
 UNANSWERED, UNHEARD = 45, 40
@@ -75,6 +83,8 @@ class Standing(NamedTuple):
     """Newest event that anybody with a key pressed has had before them; 0 for none."""
     marked_seq: int = 0
     """Newest event of a step with signals."""
+    low_seq: int = 0
+    """The end of its last step, where it finished and that step says `low_finish`; else 0."""
     unanswered: int = 0
     """The step at which guidance was heard and whose successor nobody has seen; 0 for none."""
     queued: int = 0
@@ -94,7 +104,7 @@ class Reason(NamedTuple):
     """Why a rollout needs a person."""
 
     kind: str
-    """A signal's name, or `failed`, `paused`, `engine`, `host-away`, `waiting`, `gpu`,
+    """A signal's name, or `failed`, `ended_low`, `paused`, `engine`, `host-away`, `waiting`, `gpu`,
     `unanswered`, `unheard`."""
     text: str
     weight: int
@@ -141,8 +151,7 @@ def weigh(one: Standing, now: int) -> Need:
 def _reasons(one: Standing, now: int) -> Iterator[Reason]:
     rollout = one.rollout
     if rollout.state in ENDED:
-        if rollout.state == "failed" and one.seen_seq < rollout.last_seq:
-            yield Reason("failed", _with("failed", rollout.reason), FAILED)
+        yield from _ended(one)
         return
     yield from _signals(one)
     if rollout.state == "paused":
@@ -156,12 +165,23 @@ def _reasons(one: Standing, now: int) -> Iterator[Reason]:
     yield from _guidance(one, now)
 
 
+def _ended(one: Standing) -> Iterator[Reason]:
+    """Why somebody should look at a rollout that has ended; nothing once somebody has."""
+    rollout, best = one.rollout, one.rollout.best_score
+    failed = rollout.state == "failed" and one.seen_seq < rollout.last_seq
+    if failed:
+        yield Reason("failed", _with("failed", rollout.reason), FAILED)
+    if one.seen_seq < one.low_seq or (failed and best is not None and best < LOW_SCORE):
+        score = "no score" if best is None else f"best score {best:.4g}"
+        yield Reason("ended_low", f"ended low, unseen: {score}", ENDED_LOW)
+
+
 def _signals(one: Standing) -> Iterator[Reason]:
     seen = 0 < one.marked_seq <= one.seen_seq
     told: set[str] = set()
     for step in one.marked:
         for name in step.signals:
-            if name in told:
+            if name in told or (name in LASTING and step.step < one.rollout.steps):
                 continue
             told.add(name)
             why, best = step.reasons.get(name, ""), one.rollout.best_score

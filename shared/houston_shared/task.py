@@ -124,6 +124,10 @@ class Attention(Settings, frozen=True):
     """`idle_sleep`: a single sleep while no session runs anything."""
     score_drop: Score = 5.0
     """`score_fell`: points below the best score so far."""
+    no_gain_evaluations: Window = 5
+    """`no_gain`: submissions in a row that scored no better than the best before them."""
+    no_gain_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 14_400.0
+    """`no_gain`: active time without a better score."""
     low_score: Score = 50.0
     """`low_finish`: best score below which an end is worth a look."""
     budget_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1

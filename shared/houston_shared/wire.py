@@ -207,6 +207,10 @@ class Welcome(Wire, frozen=True, kw_only=True):
     last_score: float | None
     evaluation_seconds: float = 0.0
     """Time that evaluations took, those without a score too."""
+    since_gain: int = 0
+    """Submissions with a score since the best one."""
+    gained_us: int = 0
+    """Active time at the best score; 0 without one."""
     epoch: int
     control: Control
     home: str = ""

@@ -114,7 +114,7 @@ class Actor:
             wire.StoreResult, step=step, attempt=1, index=len(results), result=result
         )
         point("worker.result.after")
-        self._budgets.scores.take(result)
+        self._budgets.scores.take(result, self._budgets.clock.seconds)
         results.append(result)
 
     async def _watched(self, step: int, call: Call, run: _Run) -> Result:

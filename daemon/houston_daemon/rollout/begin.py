@@ -189,11 +189,16 @@ async def begin(
     fitting.check_head(renderer.head_size(head), limits)
     resumed = await _resume(line, renderer, head, welcome)
     scores = Scores(
-        welcome.evaluations, welcome.best_score, welcome.last_score, welcome.evaluation_seconds
+        welcome.evaluations,
+        welcome.best_score,
+        welcome.last_score,
+        welcome.evaluation_seconds,
+        welcome.since_gain,
+        welcome.gained_us / 1_000_000,
     )
     budgets = Budgets(task, line.clock, scores)
     next_step = welcome.next_step
-    watched = await watching(line, budgets, task.attention, resumed.closed, next_step)
+    watched = await watching(line, budgets, task, resumed.closed, next_step)
     sampler = Sampler(engine, line)
     asking = Asking(
         sampling=task.sampling,

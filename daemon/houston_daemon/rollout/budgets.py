@@ -25,9 +25,13 @@ class Scores:
     last: float | None = None
     seconds: float = 0.0
     """Time that they took, those without a score too."""
+    since_gain: int = 0
+    """Those with a score since the best one."""
+    gained_seconds: float = 0.0
+    """Active time at the best score; 0 without one."""
 
-    def take(self, result: Result) -> None:
-        """Count an evaluation's result; others change nothing."""
+    def take(self, result: Result, active_seconds: float) -> None:
+        """Count an evaluation's result, which came at this active time; others change nothing."""
         if result.kind != "eval" or "overall_score" not in result.fields:
             return
         self.seconds += float(result.fields.get("seconds", result.seconds))
@@ -35,7 +39,10 @@ class Scores:
         score = result.fields["overall_score"]
         if isinstance(score, int | float):
             self.last = float(score)
-            self.best = self.last if self.best is None else max(self.best, self.last)
+            if self.best is None or self.last > self.best:
+                self.best, self.since_gain, self.gained_seconds = self.last, 0, active_seconds
+            else:
+                self.since_gain += 1
 
 
 class Budgets:

@@ -15,7 +15,7 @@ from houston_daemon.supervision.attention.watch import Watch
 from houston_daemon.supervision.attention.window import Left, horizon, seen
 from houston_shared.records import ObservationBody, Result, SampleBody, StepRecord
 from houston_shared.secret_values import redact
-from houston_shared.task import Attention
+from houston_shared.task import Task
 
 UNSNAPPED = "snapshot_failed"
 """The signal that the loop itself gives: what a step did to the files is not known."""
@@ -27,10 +27,10 @@ FURTHER = 4
 class Watching:
     """Looks at each step of one rollout as it closes."""
 
-    def __init__(self, budgets: Budgets, limits: Attention, records: Iterable[StepRecord]) -> None:
+    def __init__(self, budgets: Budgets, task: Task, records: Iterable[StepRecord]) -> None:
         """records: the last closed steps, in order."""
         self._budgets = budgets
-        self._watch = Watch(limits, records)
+        self._watch = Watch(task.attention, records, task.hosts[0])
 
     @property
     def cut_off(self) -> bool:
@@ -66,25 +66,27 @@ class Watching:
             evaluations=budgets.budget.evaluations if budgets.has_evaluator else 0,
             evaluations_left=budgets.evaluations_left,
             best=budgets.scores.best,
+            since_gain=budgets.scores.since_gain,
+            seconds_since_gain=budgets.clock.seconds - budgets.scores.gained_seconds,
             finished=closing.finished,
         )
 
 
 async def watching(
-    line: Line, budgets: Budgets, limits: Attention, closed: Sequence[StepRecord], following: int
+    line: Line, budgets: Budgets, task: Task, closed: Sequence[StepRecord], following: int
 ) -> Watching:
     """A watch that knows the last steps. following: the number of the step after them.
 
     closed: the steps that were read already; where a window reaches further back than the current
     context, or what the last steps repeat began before it, more are read.
     """
-    reach = horizon(limits)
+    reach = horizon(task.attention)
     while True:
         first = max(1, following - reach)
         known = closed[0].step if closed else following
         if first < known:
             closed = [one for one in await line.steps(first) if one.step < following]
-        watching = Watching(budgets, limits, closed)
+        watching = Watching(budgets, task, closed)
         if first == 1 or not watching.cut_off:
             return watching
         reach *= FURTHER

@@ -158,11 +158,19 @@ def test_time_for_a_last_evaluation_is_set_aside_while_one_is_left() -> None:
     assert budgets().spent(5) == "budget: steps"
 
 
+def test_a_gain_is_a_better_score_and_the_time_it_came() -> None:
+    scores, since = Scores(), []
+    for at, score in enumerate((10.0, 10.0, None, 20.0, 5.0, 20.0), 1):
+        scores.take(evaluation(score), float(at))
+        since.append((scores.since_gain, scores.gained_seconds))
+    assert since == [(0, 1.0), (1, 1.0), (1, 1.0), (0, 4.0), (1, 4.0), (2, 4.0)]
+
+
 def test_the_tail_is_one_line_with_what_is_left() -> None:
     ours = budgets()
-    ours.scores.take(evaluation(40.0))
-    ours.scores.take(evaluation(30.0))
-    ours.scores.take(evaluation(None, counted=False))
+    ours.scores.take(evaluation(40.0), 10.0)
+    ours.scores.take(evaluation(30.0), 20.0)
+    ours.scores.take(evaluation(None, counted=False), 30.0)
     text = tail(3, ours, ("[note]",))
     assert text.splitlines()[0] == "[note]"
     assert text.splitlines()[1:] == [

@@ -40,6 +40,37 @@ SITUATIONS: dict[str, tuple[Standing, str]] = {
     "it was cancelled": (Standing(rollout(state="cancelled", reason="by ada")), ""),
     "it failed": (Standing(rollout(state="failed", reason="no engine")), "failed: no engine"),
     "it failed and somebody has seen it": (Standing(rollout(state="failed"), seen_seq=100), ""),
+    "it failed low": (
+        Standing(rollout(state="failed", best_score=12.0)),
+        "failed; ended low, unseen: best score 12",
+    ),
+    "it failed with a good score": (Standing(rollout(state="failed", best_score=80.0)), "failed"),
+    "it finished low": (
+        Standing(rollout(state="finished", best_score=20.0), low_seq=90),
+        "ended low, unseen: best score 20",
+    ),
+    "it finished without a score": (
+        Standing(rollout(state="finished"), low_seq=90),
+        "ended low, unseen: no score",
+    ),
+    "it finished low and somebody left before": (
+        Standing(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=89),
+        "ended low, unseen: best score 20",
+    ),
+    "it finished low and somebody has seen it": (
+        Standing(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=90), "",
+    ),
+    "a background job failed": (
+        Standing(rollout(), marked("job_failed", job_failed="python t.py ended with exit code 1")),
+        "background job failed: python t.py ended with exit code 1",
+    ),
+    "nothing got better": (
+        Standing(rollout(steps=9), marked("no_gain", no_gain="no score for 4.0 h")),
+        "no gain: no score for 4.0 h",
+    ),
+    "nothing got better until the newest step": (
+        Standing(rollout(steps=10), marked("no_gain", no_gain="no score for 4.0 h")), "",
+    ),
     "an error streak with its reason": (
         Standing(rollout(), marked("error_streak", error_streak="4 steps in a row")),
         "error streak: 4 steps in a row",

@@ -37,6 +37,23 @@ def run(command: str, text: str = "", ok: bool = True) -> dict[str, Any]:
                 _command=command)  # fmt: skip
 
 
+def job(command: str = "python train.py", session: str = "main") -> dict[str, Any]:
+    """A command that is left running."""
+    return call("run_command", "command", running=True, exit_code=None, session_id=session,
+                _command=command, _session_id=session, _wait_for_completion=False)  # fmt: skip
+
+
+def ended(code: int | None, session: str = "main", **fields: Any) -> dict[str, Any]:
+    """A look at a session in which nothing runs any more."""
+    return call("get_session_output", "command", "…", running=False, exit_code=code,
+                session_id=session, _session_id=session, **fields)  # fmt: skip
+
+
+def killed(session: str = "main") -> dict[str, Any]:
+    return call("kill_session_processes", "killed", running=False, session_id=session,
+                _session_id=session)  # fmt: skip
+
+
 def look(path: str = "a.py") -> dict[str, Any]:
     return call("open_file", "file", "1\tx", path=path, _path=path)
 
@@ -122,6 +139,30 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("error_streak", "two are enough", [(BAD,)] * 2, {"error_streak": 2}, "2 steps in a row"),
     ("error_streak", "broken by a success", [(BAD,), (BAD,), (run("ls"),), (BAD,)], {}, ""),
     ("error_streak", "turned off", [(BAD,)] * 9, {"error_streak": 0}, ""),
+    ("job_failed", "an exit code", [(job(),), (look(),), (ended(3),)], {},
+     "python train.py (seen to run in step 1, session main) ended with exit code 3"),
+    ("job_failed", "in a session of its own", [(job(session="gpu"),), (ended(1, "gpu"),)], {},
+     "session gpu) ended with exit code 1"),
+    ("job_failed", "no memory was left", [(job(),), (sleep(9, ["main"]),), (ended(137),)], {},
+     "ended with exit code 137"),
+    ("job_failed", "begun long ago", [(job(),), *[(sleep(9, ["main"]),)] * 90, (ended(1),)], {},
+     "seen to run in step 1,"),
+    ("job_failed", "a sleep told of its end before", [(job(),), (sleep(9, []),), (ended(2),)], {},
+     "exit code 2"),
+    ("job_failed", "it died with its session", [(job(),), (ended(None, end="the host restarted"),)],
+     {}, "session main): the host restarted"),
+    ("job_failed", "two of them", [(job(session="a"),), (job(session="b"),),
+     (ended(1, "a"), ended(2, "b"))], {}, "code 1; python train.py (seen to run in step 2"),
+    ("job_failed", "it ended well", [(job(),), (ended(0),)], {}, ""),
+    ("job_failed", "it runs still", [(job(),), (sleep(9, ["main"]),)], {}, ""),
+    ("job_failed", "the agent killed it", [(job(),), (killed(),), (ended(137),)], {}, ""),
+    ("job_failed", "the agent had it killed", [(job("sleep 99; python train.py"),),
+     (run("pkill -f train.py"),), (ended(143),)], {}, ""),
+    ("job_failed", "an exit code that is an answer", [(job("grep -r x ."),), (ended(1),)], {}, ""),
+    ("job_failed", "it was told before", [(job(),), (ended(3),), (ended(3),)], {}, ""),
+    ("job_failed", "a command that was waited for", [(BAD,)], {}, ""),
+    ("job_failed", "another runs there since", [(job(),), (sleep(9, []),), (job("make"),),
+     (ended(0),)], {}, ""),
     ("repeated_action", "three in a row", [(run("ls"),)] * 3, {},
      "3 times in a row, with the same outcome: run_command ls"),
     ("repeated_action", "a hundred in a row", [(run("ls"),)] * 100, {},
@@ -243,6 +284,25 @@ BUDGETS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], st
     ("near_budget", "both", run("x"), {"steps_left": 1, "seconds_left": 1.0}, {}, "; 1% of"),
     ("near_budget", "it is over", run("x"), {"steps_left": 0, "finished": True}, {}, ""),
     ("near_budget", "turned off", run("x"), {"steps_left": 1}, {"budget_share": 0}, ""),
+    ("no_gain", "scores", run("x"), {"best": 40.0, "since_gain": 5}, {},
+     "no better score than 40 in 5 evaluations"),
+    ("no_gain", "too few", run("x"), {"best": 40.0, "since_gain": 4}, {}, ""),
+    ("no_gain", "fewer are enough", run("x"), {"best": 4.0, "since_gain": 2},
+     {"no_gain_evaluations": 2}, "in 2 evaluations"),
+    ("no_gain", "hours", run("x"), {"best": 40.0, "seconds_since_gain": 18_000.0}, {},
+     "no better score than 40 for 5.0 h of active time"),
+    ("no_gain", "both", run("x"), {"best": 1.0, "since_gain": 9, "seconds_since_gain": 36_000.0},
+     {}, "in 9 evaluations and for 10.0 h"),
+    ("no_gain", "no score yet", run("x"), {"seconds_since_gain": 14_400.0}, {},
+     "no score for 4.0 h"),
+    ("no_gain", "not for long", run("x"), {"seconds_since_gain": 14_000.0}, {}, ""),
+    ("no_gain", "none is better", run("x"), {"best": 100.0, "since_gain": 9}, {}, ""),
+    ("no_gain", "nobody scores", run("x"), {"evaluations": 0, "seconds_since_gain": 1e6}, {}, ""),
+    ("no_gain", "it is over", run("x"), {"best": 1.0, "since_gain": 9, "finished": True}, {}, ""),
+    ("no_gain", "turned off", run("x"), {"best": 1.0, "since_gain": 9, "seconds_since_gain": 1e6},
+     {"no_gain_evaluations": 0, "no_gain_seconds": 0}, ""),
+    ("low_finish", "a budget ends it", run("x"), {"best": 20.0, "finished": True}, {},
+     "ended by its budget with a best score of 20"),
     ("low_finish", "low", finish(), {"best": 20.0}, {}, "with a best score of 20"),
     ("low_finish", "refused", finish(False), {"best": 20.0}, {}, "asked to finish"),
     ("low_finish", "none", finish(), {}, {}, "asked to finish without a score"),

@@ -164,7 +164,8 @@ class HomeScreen(HoustonScreen):
             self.told(problem)
         else:
             self._spent = (rollout, by[rollout])
-            self._say_around()
+            if self.children:  # the console may have been left meanwhile
+                self._say_around()
 
     def on_resize(self, event: events.Resize) -> None:
         """A low screen has no room for the card."""

@@ -4,6 +4,7 @@ Uses the same read queries as every reader, on the writer's connection, so that 
 and `houston context` read the same bytes.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -15,12 +16,15 @@ from houston_daemon.recorder.store import Rollout, Store
 from houston_shared.records import ForkBody, Head, Record, RolloutSpec, SampleBody, StepRecord
 from houston_shared.store import blobs
 from houston_shared.store.plan import Fetch, Plan
-from houston_shared.store.queries import steps, world
+from houston_shared.store.queries import scores, steps, world
+from houston_shared.store.queries.scores import Score
 from houston_shared.wire import Steps, SummaryTry, Welcome, encode
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
+EVERY = 1_000_000
+"""More scores than a rollout has."""
 PAGE_BYTES = 4 * 1024 * 1024
 """A page of steps ends once it has this many bytes; one step is always in it."""
 
@@ -39,6 +43,7 @@ def welcome(store: Store, row: Rollout) -> Welcome:
     worker = store.workers.of(row.id)
     if worker:
         worker.told = control
+    since_gain, gained_us = _gain(run(store, scores.history([row.id], EVERY))[row.id], row)
     return Welcome(
         spec=spec,
         head=record(store, row.head_seq, Head),
@@ -52,11 +57,22 @@ def welcome(store: Store, row: Rollout) -> Welcome:
         evaluations=evaluations,
         best_score=best,
         last_score=last,
+        since_gain=since_gain,
+        gained_us=gained_us,
         evaluation_seconds=sum(one.seconds for one in run(store, world.evaluations(row.id))),
         epoch=int(epoch[0]),
         control=control,
         home=str(store.home.path.resolve()),
     )
+
+
+def _gain(found: Sequence[Score], row: Rollout) -> tuple[int, int]:
+    """Scores since the first of the best ones, and the active time at it in microseconds."""
+    if not found:
+        return 0, 0
+    best = max(one.score for one in found)
+    at = next(number for number, one in enumerate(found) if one.score == best)
+    return len(found) - at - 1, found[at].active_us or row.active_us  # its step is open still
 
 
 def _summaries(store: Store, row: Rollout) -> tuple[SummaryTry, ...]:

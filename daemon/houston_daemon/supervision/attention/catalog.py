@@ -7,14 +7,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from houston_daemon.supervision.attention import files, repeats, scores, waiting, wrong
+from houston_daemon.supervision.attention import background, files, repeats, scores, waiting, wrong
 from houston_daemon.supervision.attention.window import Window
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Attention
 
 log = logging.getLogger(__name__)
-VERSION = 2
+VERSION = 3
 """Raised when a signal is added, taken away, or holds in other cases than before."""
 Says = Callable[[Window, Attention], str]
 SIGNALS: Mapping[str, Says] = {
@@ -29,7 +29,9 @@ SIGNALS: Mapping[str, Says] = {
     "long_sleep": waiting.long_sleep,
     "idle_sleep": waiting.idle_sleep,
     "repeated_evaluation": repeats.repeated_evaluation,
+    "job_failed": background.job_failed,
     "score_fell": scores.score_fell,
+    "no_gain": scores.no_gain,
     "near_budget": scores.near_budget,
     "low_finish": scores.low_finish,
 }

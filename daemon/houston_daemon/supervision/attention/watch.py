@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from houston_daemon.supervision.attention import repeats, wrong
+from houston_daemon.supervision.attention.background import Background
 from houston_daemon.supervision.attention.catalog import chosen, signals
 from houston_daemon.supervision.attention.window import (
     Left,
@@ -19,14 +20,19 @@ from houston_shared.task import Attention
 class Watch:
     """The last closed steps of a rollout, as many as signals look at."""
 
-    def __init__(self, limits: Attention, records: Iterable[StepRecord] = ()) -> None:
+    def __init__(
+        self, limits: Attention, records: Iterable[StepRecord] = (), first: str = "local"
+    ) -> None:
         """records: closed steps of before, in order; those that are too old are left out.
+
+        first: name of the task's first host.
 
         Raises ConfigurationError for a signal of a package that is not there.
         """
         self._limits = limits
         self._signals = chosen(limits.signals)
         self._steps: deque[StepSeen] = deque(maxlen=horizon(limits))
+        self._background = Background(first)
         self._taken, self._acting = 0, 0
         """Steps that were taken, and those of them that acted."""
         for record in records:
@@ -47,6 +53,7 @@ class Watch:
         return repeats_all or self._steps[-1].failing >= self._taken
 
     def _take(self, step: StepSeen) -> None:
+        step = self._background.followed(step)
         self._steps.append(wrong.followed(repeats.followed(step, self._steps), self._steps))
         self._taken, self._acting = self._taken + 1, self._acting + step.acts
 

@@ -75,6 +75,9 @@ class StepSeen:
     from before the window, too."""
     failing: int = 0
     """Steps in a row up to this one in which something went wrong; counted by `wrong.followed`."""
+    failed_jobs: tuple[str, ...] = ()
+    """Background jobs that it showed to have ended with an error, in words; found by
+    `background.Background`, from before the window, too."""
 
     @property
     def acts(self) -> bool:
@@ -112,6 +115,10 @@ class Left:
     evaluations_left: int = 0
     best: float | None = None
     """Best score, the newest step's included."""
+    since_gain: int = 0
+    """Submissions that gave a score since the best one."""
+    seconds_since_gain: float = 0.0
+    """Active time since the best score; since the beginning without one."""
     finished: bool = False
     """Whether the newest step ends the rollout."""
 

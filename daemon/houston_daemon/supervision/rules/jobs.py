@@ -53,16 +53,24 @@ def jobs(trace: Trace) -> list[Job]:
             for job in running.values():
                 if _leaves(call, job, trace.task.evaluate.required):
                     job.seen.append((step.step, False))
-            for news in _news(call, running, first):
-                if (its := running.get(news.key)) is not None:
-                    _note(its, news, step.step)
-                    if its.end is not None:
-                        del running[news.key]
-            if call.name == COMMAND and call.fields.get("running") is True:
-                key, command = where(call, first), str(call.arguments.get("command", ""))
-                running[key] = Job(*key, command, step.step, seen=[(step.step, True)])
-                found.append(running[key])
+            found += [one for one in follow(call, step.step, running, first) if one.end is None]
     return found
+
+
+def follow(call: CallSeen, step: int, running: "dict[Key, Job]", first: str) -> Iterator[Job]:
+    """Jobs that a call shows to have ended, then one that it leaves running. `running` is kept.
+
+    first: name of the first host.
+    """
+    for news in _news(call, running, first):
+        if (its := running.get(news.key)) is not None:
+            _note(its, news, step)
+            if its.end is not None:
+                yield running.pop(news.key)
+    if call.name == COMMAND and call.fields.get("running") is True:
+        key, command = where(call, first), str(call.arguments.get("command", ""))
+        running[key] = Job(*key, command, step, seen=[(step, True)])
+        yield running[key]
 
 
 class Key(NamedTuple):

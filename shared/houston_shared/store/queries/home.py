@@ -34,6 +34,7 @@ def standings(
     alive = [one.id for one in found if one.state not in ENDED]
     marked = yield from attention.recent(states=attention.ALIVE, rollout=rollout, reasons=reasons)
     marks = yield from _marked_seqs()
+    low = yield from _ended_low()
     queued = yield from _queued()
     heard = yield from _heard()
     held = yield from claims.all_claims()
@@ -54,6 +55,7 @@ def standings(
                 marked=marked.get(one.id, ()),
                 seen_seq=seen_seq,
                 marked_seq=marks.get(one.id, 0),
+                low_seq=low.get(one.id, 0),
                 unanswered=step if seen_seq < followed else 0,
                 queued=count,
                 queued_at=since,
@@ -74,6 +76,16 @@ def _marked_seqs() -> Plan[dict[str, int]]:
         " AND s.step > r.steps - ? AND s.step <= r.steps AND s.current AND s.attention <> ''"
         " WHERE r.state IN ('queued', 'running', 'paused') GROUP BY r.id",
         (attention.LAST,),
+    )
+    return dict(rows)
+
+
+def _ended_low() -> Plan[dict[str, int]]:
+    """By rollout that finished low, the end of its last step: by the threshold of its task."""
+    rows = yield Ask(
+        "SELECT r.id, s.observation_seq FROM rollouts r JOIN steps s ON s.rollout = r.id"
+        " AND s.step = r.steps AND s.current WHERE r.state = 'finished'"
+        " AND ',' || s.attention || ',' LIKE '%,low_finish,%'"
     )
     return dict(rows)
 
