@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from houston_console.app.drawing.lines import Line
-from houston_console.app.terminals.text import all_lines, count_lines
+from houston_console.app.terminals.text import all_lines, count_lines, line_of
 from houston_shared import terminal_folder
 
 PAGE = 32 * 1024
@@ -69,8 +69,7 @@ class Index(NamedTuple):
         page = self.pages[at]
         if byte >= page.end:
             return self.lines
-        data = read(self.folder, page.start, byte)
-        return page.first + max(0, count_lines(data) - (not data.endswith(b"\n") and bool(data)))
+        return page.first + line_of(read(self.folder, page.start, page.end), byte - page.start)
 
     def until(self, byte: int) -> "Index":
         """The log as it was when it ended at `byte`."""
@@ -91,8 +90,8 @@ def grown(index: Index) -> Index:
     if end == index.end and index.pages:
         return index
     pages = list(index.pages) if end > index.end and index.start == start else []
-    if pages and pages[-1].end - pages[-1].start < PAGE:
-        pages.pop()  # the last page was still growing
+    if pages and _still_grows(index.folder, pages[-1]):
+        pages.pop()
     at = pages[-1].end if pages else start
     while at < end:
         data = read(index.folder, at, min(end, at + BLOCK))
@@ -103,6 +102,13 @@ def grown(index: Index) -> Index:
             pages.append(Page(at + a, at + b, first, count_lines(data[a:b])))
         at = pages[-1].end
     return index._replace(pages=tuple(pages))
+
+
+def _still_grows(folder: Path, last: Page) -> bool:
+    """Whether what is printed next is of the last page too."""
+    if last.end - last.start < PAGE:
+        return True
+    return last.end - last.start < LONGEST and read(folder, last.end - 1, last.end) != b"\n"
 
 
 def _ends(folder: Path) -> tuple[int, int]:

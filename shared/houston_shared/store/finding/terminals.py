@@ -26,6 +26,11 @@ _ESCAPES = re.compile(
     rb"|\x1b[()][0-9A-B]|\x1b[@-Z\\^_=>]"
 )
 
+_LINES = re.compile(
+    rb"(?:\x1b\]7771;p;)?[^\r\n\x1b]*(?:\x1b(?!\]7771;p;)[^\r\n\x1b]*)*(?:\r\n|\r|\n)?"
+)
+"""Lines as the console draws them: a prompt begins one, whatever stands before it."""
+
 
 class Line(NamedTuple):
     """A line that may hold it."""
@@ -101,10 +106,9 @@ def _of_segment(matcher: Matcher, path: Path) -> Iterator[tuple[int, bytes | Non
 def _of_block(matcher: Matcher, block: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
     if not matcher.possible(_plain(block)):
         return
-    for raw in block.splitlines(keepends=True):
-        if _holds(matcher, raw):
-            yield offset, raw.rstrip(b"\r\n")
-        offset += len(raw)
+    for found in _LINES.finditer(block):
+        if _holds(matcher, found.group()):
+            yield offset + found.start(), found.group().rstrip(b"\r\n")
 
 
 def _holds(matcher: Matcher, raw: bytes) -> bool:

@@ -1,0 +1,79 @@
+"""Record real terminals: `python -m tests.console.record_terminals` writes tests/console/recorded/.
+
+Each session is a terminal of a local host: tmux, bubblewrap and the shell that writes our marks.
+Kept are the bytes of its log, what tmux shows of them, and where the output of each command begins.
+"""
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.terminals.tmux import Tmux, socket_for
+
+RECORDED = Path(__file__).parent / "recorded"
+SESSIONS = {
+    "many commands": [f"echo output of command {number}" for number in range(1, 41)],
+    "no output": ["true", "cd /tmp", "x=1", "true", "cd - >/dev/null", "echo $x"],
+    "a progress bar": [
+        r"for i in 10 50 100; do printf '\r%3d %%|%s' $i \#\#\#; sleep 0.02; done; echo",
+        r"printf 'loading...'; printf '\r\033[Kloaded\n'",
+    ],
+    "colours": [
+        r"printf '\033[31merror\033[0m plain \033[1;32mok\033[0m\n'",
+        r"printf '\033]0;a title\007after a title\n'",
+    ],
+    "blank lines, tabs and backspaces": [
+        r"printf 'a\tb\n\n\nlong word\b\b\b\bW\n'",
+        "printf '  x\\n\\n'",
+    ],
+    "errors": [
+        "ls no-such-folder",
+        "python3 -c 'print(1 / 0)'",
+        "(exit 3)",
+        "no_such_command --flag",
+    ],
+    "wide characters": ["printf '中文字符 ok\\n漢字\\n'", "printf 'naïve café 🚀\\n'"],
+    "a heredoc": ["cat <<'END'\none\n\ttwo\nEND", "for i in 1 2 3; do\n  echo $i\ndone"],
+    "long lines": ["head -c 700 /dev/zero | tr '\\0' x; echo", "seq 1 60 | tr '\\n' ' '; echo"],
+    "no line feed at the end": [r"printf 'no line feed'", "echo next", r"printf 'again'", "true"],
+}
+ON_ONE_LINE = "no line feed at the end"
+"""Where tmux shows a prompt behind text, and we on a line of its own, as the agent reads it."""
+
+
+async def record(name: str, commands: list[str], root: Path) -> None:
+    """Run the commands of one session and keep what they left."""
+    host = LocalHost(root, "r", sandbox="bubblewrap", network=False, hidden=())
+    await host.prepare(None)
+    try:
+        terminal = await host.terminal("main", create=True)
+        starts = []
+        for command in commands:
+            starts.append(await terminal.run(command))
+            await terminal.wait(30, asyncio.Event())
+        tmux = Tmux(socket_for(host.folder / "terminals"))
+        _, shown = await tmux.call("capture-pane", "-p", "-J", "-S", "-", "-E", "-", "-t", "=main:")
+        log = terminal.log.read(0, terminal.log.size())
+    finally:
+        await host.destroy_terminals()
+        await host.close()
+    stem = RECORDED / name.replace(",", "").replace(" ", "_")
+    stem.with_suffix(".log").write_bytes(log)
+    lines = [line.rstrip() for line in shown.rstrip("\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    told = {"name": name, "commands": commands, "starts": starts, "tmux": lines}
+    stem.with_suffix(".json").write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+
+
+async def _all() -> None:
+    RECORDED.mkdir(exist_ok=True)
+    for name, commands in SESSIONS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            await record(name, commands, Path(folder) / "root")
+
+
+if __name__ == "__main__":
+    asyncio.run(_all())
