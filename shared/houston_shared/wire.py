@@ -288,6 +288,8 @@ class Steer(FromPerson, frozen=True, kw_only=True):
     rollout: str
     action: Literal["pause", "resume", "cancel"]
     reason: str = ""
+    undoes: int = 0
+    """The event of one's own that this takes back; refused unless it is what stands. 0 for none."""
 
 
 class Bookmark(FromPerson, frozen=True, kw_only=True):

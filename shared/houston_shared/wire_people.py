@@ -62,4 +62,5 @@ class Claim(FromPerson, frozen=True, kw_only=True):
     release: bool = False
     """Refused to who does not hold it."""
     seen: int = 0
-    """Refused when somebody else claimed it after this event; 0 to take it over."""
+    """Refused when somebody else claimed it after this event; 0 to take it over, and to release
+    whatever stands."""

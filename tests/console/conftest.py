@@ -111,6 +111,12 @@ class Seat:
         """What the line of keys of the screen before one's eyes says."""
         return str(self.app.front.hints.render_line(0).text)
 
+    def offered(self) -> str:
+        """What the row says that can be taken back; empty while it is not there."""
+        row = self.app.front.undo
+        shown = range(row.size.height if row.display else 0)
+        return "\n".join(str(row.render_line(y).text).rstrip() for y in shown)
+
     def frame(self, name: str) -> str:
         """Title and lower edge of a frame."""
         widget = self.app.screen.query_one(name)

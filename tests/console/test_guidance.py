@@ -337,7 +337,7 @@ async def test_pause_resume_and_cancel_are_keys(live: LiveStation, sit: Sit) -> 
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
         await seat.press("p")
-        await seat.until(lambda: "Paused" in seat.bar("#hints"), "said")
+        await seat.until(lambda: "Paused" in seat.offered(), "said")
         await seat.until(lambda: "paused" in seat.frame("#trajectory"), "shown")
         await seat.press("r")
         await seat.until(lambda: "paused" not in seat.frame("#trajectory"), "resumed")

@@ -33,6 +33,7 @@ from houston_console.app.rollouts.plans import overview
 from houston_console.app.screen import HoustonScreen
 from houston_console.app.speaking.outbox import Outbox
 from houston_console.app.state import ConsoleState, LinkState
+from houston_console.app.undoing import Undoing
 from houston_console.app.watching import WatchScreen
 from houston_shared.config import Depth, Loaded
 from houston_shared.errors import HoustonError
@@ -49,7 +50,7 @@ class HoustonConsole(App[None]):
     """One annotator's console on one home."""
 
     CSS_PATH = "console.tcss"
-    BINDINGS = bindings("app")
+    BINDINGS = [*bindings("app"), *bindings("undo")]
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
@@ -89,14 +90,30 @@ class HoustonConsole(App[None]):
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
         self.aside = AsyncReader(loaded.home)  # for what no key waits for
+        self.undoing = Undoing(self._offer, self._did, self._not_done)
         person = myself(name)
         self.state.me = person.name
         self.needs = Needs(loaded.home, self.aside, person, self._judged, self._cannot_read)
         self.watching = WatchScreen(
-            self.state, self.reader, self.outbox, self.link, home, rollout, self.aside, person
+            self.state,
+            self.reader,
+            self.outbox,
+            self.link,
+            self.undoing,
+            home,
+            rollout,
+            self.aside,
+            person,
         )
         self.at_home = HomeScreen(
-            self.state, self.aside, self.needs, self.link, home, self.show_rollout, self.compare
+            self.state,
+            self.aside,
+            self.needs,
+            self.link,
+            self.undoing,
+            home,
+            self.show_rollout,
+            self.compare,
         )
         self._begins = not rollout
         self.low = low
@@ -126,7 +143,8 @@ class HoustonConsole(App[None]):
         return [*kept, self._quantised]
 
     async def on_unmount(self) -> None:
-        """Let go of files and sockets."""
+        """What is on its way arrives; then let go of files and sockets."""
+        await self.undoing.settle()
         await self.link.close()
         await self.reader.close()
         await self.aside.close()
@@ -220,8 +238,33 @@ class HoustonConsole(App[None]):
 
     # --- what is said ------------------------------------------------------------------------
 
+    # --- what can be taken back --------------------------------------------------------------
+
+    def _offer(self) -> None:
+        self.undoing.look()
+        self.state.offered = self.undoing.lines()
+        for screen in self.full_screens:
+            screen.offer()
+
+    def _did(self, words: str) -> None:
+        self.front.tell(words, "success")
+
+    def _not_done(self, problem: HoustonError) -> None:
+        self.front.told(problem)
+
+    def action_take_back(self, anywhere: bool = False) -> None:
+        """Undo what a key just did."""
+        self.undoing.take_back()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what is offered can be taken back; while somebody types, letters are letters."""
+        if action == "take_back":
+            return bool(self.undoing.offers) and (bool(parameters) or not self.front.types)
+        return super().check_action(action, parameters)
+
     def _say(self) -> None:
         self.link.look_at(*self.front.place)
+        self._offer()
         for screen in self.full_screens:
             screen.say()
 

@@ -1,12 +1,22 @@
 """The line at the top (daemon, rollouts, clock), the tabs of a small screen, the line of keys."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from textual.strip import Strip
 from textual.widget import Widget
 
-from houston_console.app.drawing.lines import Line, Span, Tone, block, line, span, spread, width_of
+from houston_console.app.drawing.lines import (
+    Line,
+    Span,
+    Tone,
+    block,
+    line,
+    span,
+    spread,
+    width_of,
+)
 from houston_console.app.drawing.palette import blank, palette
 from houston_console.app.keys import Area, hints
 from houston_console.app.rollouts.listing import STATES
@@ -16,6 +26,8 @@ LAST = 2
 """Hints that are there at any width."""
 MOST = 4
 """Lines that something to be told may take."""
+MOST_OFFERED = 3
+"""Acts that are shown to be taken back."""
 WIDE = 120
 """Columns from which the home is named."""
 LINKS: dict[str, tuple[str, str, Tone]] = {
@@ -100,6 +112,28 @@ class TabBar(Bar):
                 for key, name in names
             )
         )
+
+
+class UndoBar(Bar):
+    """What can be taken back, the newest in front; not there while nothing can."""
+
+    DEFAULT_CSS = "UndoBar { display: none; height: 1; }"
+
+    def take(self, offered: Sequence[tuple[str, str]], key: str) -> None:
+        """offered: acts and how long still, the newest first. key: what takes the newest back."""
+        self.display = bool(offered)
+        lines = []
+        for at, (words, left) in enumerate(offered[:MOST_OFFERED]):
+            named = span("" if at else f" {key} ", "tool")
+            right = line(
+                named, span("" if at else "takes it back", "dim"), span(f" {left:>5} ", "dim")
+            )
+            tone: Tone = "dim" if at else "warning"
+            lead = line(span("   then " if at else " ↶ ", tone), span(words, tone))
+            lines.append(spread(lead, right, max(20, self.size.width)))
+        if lines and (self.styles.height is None or self.styles.height.value != len(lines)):
+            self.styles.height = len(lines)
+        self.put(*lines)
 
 
 class HintBar(Bar):

@@ -79,6 +79,9 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
     app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=colours)
     calm()
     app.run()
+    for offer in app.undoing.offers:
+        if offer.act is not None:
+            out.note(f"{offer.act.words} It stands; to undo it: {offer.act.command}")
     return app.return_code or int(ExitCode.DONE)
 
 

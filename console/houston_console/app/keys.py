@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 
 Area = Literal[
     "app",
+    "undo",
     "watch",
     "whole",
     "trajectory",
@@ -97,6 +98,9 @@ KEYS = (
     Key("app", "question_mark,f1", "help", "? F1", "every key", "help"),
     Key("app", "q", "quit", "q", "leave; daemon and agents go on", "quit"),
     Key("app", "ctrl+q", "quit", "ctrl+q", "leave, from anywhere", "", True, "quit-anywhere"),
+    Key("undo", "Z", "take_back", "Z", "take back what a key just did, for five seconds", "", True),
+    Key("undo", "ctrl+z", "take_back(True)", "ctrl+z", "the same, also while you type", "", True,
+        "take-back-anywhere"),
     Key("trajectory", "j,down", "down", "j ↓", "next step; through an unfolded one line by line"),
     Key("trajectory", "k,up", "up", "k ↑", "step before"),
     Key("trajectory", "enter,space", "fold", "enter", "unfold or fold a step", "unfold"),
@@ -139,7 +143,7 @@ KEYS = (
     Key("judging", "minus", "judge('undecided')", "-", "take people's verdict on it back"),
     Key("judging", "V", "choose", "V", "choose a range: move, then K or M"),
     Key("judging", "R", "reason", "R", "say why, for the verdict that stands"),
-    Key("judging", "Z,ctrl+z", "undo", "Z", "bring back what stood before your verdict"),
+    Key("judging", "Z,ctrl+z", "undo", "Z", "bring back what stood before your verdict, later too"),
     Key("judging", "H", "history", "H", "all that was said of this step"),
     Key("marks", "m", "bookmark", "m", "bookmark this step for everybody; again: take it away",
         "bookmark"),
@@ -324,6 +328,7 @@ def hints(area: Area) -> list[tuple[str, str]]:
 
 TITLES: tuple[tuple[Area, str], ...] = (
     ("app", "Everywhere"),
+    ("undo", "While something can be taken back"),
     ("home", "Home"),
     ("compare", "Two side by side"),
     ("policies", "Policies and training"),

@@ -7,10 +7,11 @@ from textual.app import ComposeResult
 from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Input, TextArea
 
-from houston_console.app.bars import HintBar, StatusBar
+from houston_console.app.bars import HintBar, StatusBar, UndoBar
 from houston_console.app.drawing.lines import Tone
-from houston_console.app.keys import Area
+from houston_console.app.keys import Area, shown
 from houston_console.app.state import ConsoleState
 from houston_shared.errors import HoustonError
 
@@ -37,12 +38,14 @@ class HoustonScreen(Screen[None]):
         super().__init__()
         self.state = state
         self.status, self.hints = StatusBar(id="status"), HintBar(id="hints")
+        self.undo = UndoBar(id="undo")
         self._home = home
 
     def compose(self) -> ComposeResult:
         """The areas between two lines."""
         yield self.status
         yield from self.body()
+        yield self.undo
         yield self.hints
 
     def body(self) -> ComposeResult:
@@ -86,6 +89,17 @@ class HoustonScreen(Screen[None]):
     def say(self) -> None:
         """Say how things stand; called once a second, so it draws only what has changed."""
         self.status.take(self.state, self._home)
+        self.offer()
+
+    def offer(self) -> None:
+        """Say what can be taken back, and by which key: a letter is none while somebody types."""
+        key = shown("undo", "take_back(True)" if self.types else "take_back")
+        self.undo.take(self.state.offered, key)
+
+    @property
+    def types(self) -> bool:
+        """Whether somebody types here: letters are letters."""
+        return isinstance(self.app.focused, (Input, TextArea))
 
     def tell(self, text: str, tone: Tone) -> None:
         """Say something until the next key."""

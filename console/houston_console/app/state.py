@@ -38,6 +38,8 @@ class ConsoleState:
     """Who needs a person, as it was read last."""
     read: bool = False
     """Whether it is known which rollouts there are."""
+    offered: list[tuple[str, str]] = field(default_factory=list)
+    """What can be taken back and how long still, the newest first."""
     problem: str = ""
     """Why the newest read failed; empty when it did not."""
 

@@ -30,6 +30,7 @@ from houston_console.app.state import ConsoleState
 from houston_console.app.steering.steering import Steering
 from houston_console.app.terminals.area import Terminals
 from houston_console.app.transcript.area import TrajectoryArea
+from houston_console.app.undoing import Undoing
 from houston_shared.errors import HoustonError
 from houston_shared.person import Person
 from houston_shared.records import ENDED
@@ -53,6 +54,7 @@ class WatchScreen(HoustonScreen):
         reader: AsyncReader,
         outbox: Outbox,
         link: Link,
+        undoing: Undoing,
         home: str,
         rollout: str,
         aside: AsyncReader,
@@ -67,13 +69,16 @@ class WatchScreen(HoustonScreen):
         self.tabs = TabBar(id="tabs")
         self.selector = Selector(id="rollouts")
         self.since = SinceArea(aside, person, id="since")
-        self.trajectory = TrajectoryArea(link, reader, id="trajectory")
+        self.trajectory = TrajectoryArea(link, undoing, reader, id="trajectory")
         self.guidance = GuidanceArea(outbox, link, id="guidance")
         self.files = Files(id="files")
         self.terminals = Terminals(link.home.path, id="terminals")
         self.source: RolloutSource | None = None
         self._aside = aside
-        self._claiming, self._steering = Claiming(link, self), Steering(link, self)
+        self._claiming, self._steering = (
+            Claiming(link, undoing, self),
+            Steering(link, undoing, self),
+        )
         self._wanted = rollout
         self._shown_seq = 0
         self._stage: Literal["unread", "reading", "open"] = "unread"
@@ -279,6 +284,7 @@ class WatchScreen(HoustonScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys follows the focus."""
+        self.offer()
         area = area_of(event.widget)
         if area is not None:
             self._mark(area)

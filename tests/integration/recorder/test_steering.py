@@ -311,3 +311,43 @@ def test_evaluations_searches_files_and_terminals_have_rows(station: Station) ->
     assert station.query("SELECT path, added FROM file_changes") == [("a.py", 3)]
     assert station.query("SELECT name, end FROM terminals") == [("main", 99)]
     assert station.query("SELECT attention, snapshot, score FROM steps") == [("error", "abc", 30.5)]
+
+
+def test_only_ones_own_pause_that_stands_is_taken_back(station: Station) -> None:
+    worker = station.working()
+    rollout = worker.rollout
+    ada, ben = (
+        lambda action, name=name, **fields: station.person().ask(
+            wire.Steer(rollout=rollout, action=action, claimed=name, **fields)
+        )
+        for name in ("ada", "ben")
+    )
+    pause = ada("pause").seq
+    assert ada("pause").seq == pause, "the one that stands"
+    assert isinstance(ben("resume", undoes=pause), wire.Denied)
+    assert isinstance(ada("resume", undoes=pause + 1), wire.Denied)
+    assert state(station, rollout) == ("paused", "person:ada")
+    assert isinstance(ada("resume", undoes=pause), wire.Done)
+    assert state(station, rollout) == ("running", "")
+    again = ada("pause").seq
+    ben("resume")
+    theirs = ben("pause").seq
+    assert isinstance(ada("resume", undoes=again), wire.Denied)
+    refused = ada("resume", undoes=theirs)
+    assert isinstance(refused, wire.Denied)
+    assert refused.cause == f"{rollout} is paused, by ben: that is not yours to take back."
+    assert state(station, rollout) == ("paused", "person:ben")
+
+
+def test_a_claim_that_another_took_over_is_not_released_unseen(station: Station) -> None:
+    rollout = station.working().rollout
+
+    def claim(name: str, **fields: Any) -> Any:
+        message = wire.Claim(request=f"{name}{fields}", rollout=rollout, claimed=name, **fields)
+        return station.person().ask(message)
+
+    mine = claim("ada").seq
+    assert isinstance(claim("ben"), wire.Done)
+    assert isinstance(claim("ada", release=True, seen=mine), wire.Denied)
+    assert station.query("SELECT holder FROM claims") == [("ben",)]
+    assert isinstance(claim("ada", release=True), wire.Done)

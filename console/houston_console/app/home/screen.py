@@ -27,6 +27,7 @@ from houston_console.app.rollouts.selector import Facts
 from houston_console.app.screen import HoustonScreen
 from houston_console.app.state import NOBODY, ConsoleState
 from houston_console.app.steering.steering import Steering
+from houston_console.app.undoing import Undoing
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
 from houston_shared.store.async_reader import AsyncReader
@@ -65,6 +66,7 @@ class HomeScreen(HoustonScreen):
         reader: AsyncReader,
         needs: Needs,
         link: Link,
+        undoing: Undoing,
         home: str,
         choose: Callable[[str], Awaitable[None]],
         compare: Callable[[str, str], Awaitable[None]],
@@ -77,7 +79,8 @@ class HomeScreen(HoustonScreen):
         self.by_task = False
         self._reader, self._needs, self._link = reader, needs, link
         self._choose, self._compare = choose, compare
-        self._claiming, self._steering = Claiming(link, self), Steering(link, self)
+        self._claiming = Claiming(link, undoing, self)
+        self._steering = Steering(link, undoing, self)
         self._spent: tuple[str, list[Spent]] = ("", [])
         self._typed, self._key = ("", 0.0), ""
 
@@ -211,6 +214,7 @@ class HomeScreen(HoustonScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """While a filter is written, letters are no keys."""
+        self.offer()
         self.hints.area("words" if event.widget is self.filter else "home")
 
     def on_input_changed(self) -> None:

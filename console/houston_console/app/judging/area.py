@@ -10,13 +10,14 @@ from typing import Any
 
 from textual.containers import Vertical
 
-from houston_console.app.judging.bench import Bench, Deed, Range, messages, reasoned, within
+from houston_console.app.judging.bench import Bench, Deed, Done, Range, messages, reasoned, within
 from houston_console.app.judging.history import Said, history_lines
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.messages import AskLine, Told, guarded, say
 from houston_console.app.source import RolloutSource
 from houston_console.app.transcript.transcript import Transcript
+from houston_console.app.undoing import Act, Undoing
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.queries import verdicts
 from houston_shared.wire import GiveVerdicts, JudgedSteps
@@ -39,6 +40,7 @@ class Judging(Vertical):
         self,
         transcript: Transcript,
         link: Link,
+        undoing: Undoing,
         source: Callable[[], RolloutSource | None],
         **arguments: Any,
     ) -> None:
@@ -46,7 +48,7 @@ class Judging(Vertical):
         super().__init__(**arguments)
         self.bench = Bench()
         self._transcript = transcript
-        self._link = link
+        self._link, self._undoing = link, undoing
         self._source = source
         self._turn = asyncio.Lock()
 
@@ -86,18 +88,32 @@ class Judging(Vertical):
         source, steps = self._source(), self._chosen(self.bench.chosen)
         if source is not None and steps is not None:
             deed = self.bench.verdict(steps, verdict, source.seq)
-            self._later(self._give(source, deed, DID[verdict]))
+            self._do(source, deed, DID[verdict])
 
-    async def _give(self, source: RolloutSource, deed: Deed, words: str) -> None:
+    def _do(self, source: RolloutSource, deed: Deed, words: str) -> None:
+        """Say it, and offer to undo it; those before it are the bench's to undo."""
+        self._undoing.do(
+            f"Judging {deed.steps.words} …", self._give(source, deed, words), "verdict"
+        )
+
+    async def _give(self, source: RolloutSource, deed: Deed, words: str) -> Act | None:
+        """None without a daemon, which is said. Raises HoustonError."""
         steps = deed.steps
-        before = await self._stands(source, steps)
-        seq = await self._send(deed)
-        if seq is not None:
-            self.bench.taken(deed, before, seq)
+        async with self._turn:
+            before = await self._stands(source, steps)
+            seq = await self._send(deed)
+            if seq is None:
+                return None
+            done = self.bench.taken(deed, before, seq)
             self._transcript.choose(0)
             await self._show(source, steps)
-            more = "  R adds a reason, Z takes it back." if "taken back" not in words else ""
-            say(self, Told(words.format(steps=steps.words) + more, good=True))
+
+        async def back() -> str:
+            async with self._turn:
+                return await self._undo(source, done, self.bench.back(done))
+
+        more = " R adds a reason." if "taken back" not in words else ""
+        return Act(words.format(steps=steps.words) + more, back, f"houston verdict {steps.rollout}")
 
     async def _stands(self, source: RolloutSource, steps: Range) -> tuple[JudgedSteps, ...]:
         """What people's verdicts on these steps are now. Raises HoustonError."""
@@ -141,13 +157,19 @@ class Judging(Vertical):
         if found is None:
             say(self, Told("Nothing to take back: no verdict was given at this console."))
             return
-        self._later(self._undo(source, *found))
+        self._later(self._undo_older(source, *found))
 
-    async def _undo(self, source: RolloutSource, done: Any, deed: Deed) -> None:
-        if await self._send(deed) is not None:
-            self.bench.undone(done)
-            await self._show(source, deed.steps)
-            say(self, Told(f"{deed.steps.words.capitalize()}: as it was before.", good=True))
+    async def _undo_older(self, source: RolloutSource, done: Done, deed: Deed) -> None:
+        if words := await self._undo(source, done, deed):
+            say(self, Told(words, good=True))
+
+    async def _undo(self, source: RolloutSource, done: Done, deed: Deed) -> str:
+        """What to say; nothing without a daemon, which is said. Raises HoustonError."""
+        if await self._send(deed) is None:
+            return ""
+        self.bench.undone(done)
+        await self._show(source, deed.steps)
+        return f"{deed.steps.words.capitalize()}: as it was before."
 
     # --- reasons and history -----------------------------------------------------------------
 
@@ -167,15 +189,10 @@ class Judging(Vertical):
         what = " and ".join(sorted({one.verdict for one in said}))
 
         async def answer(text: str) -> None:
-            self._later(self._reason(source, steps, stands, text))
+            deed = self.bench.deed(steps, reasoned(stands, text), source.seq)
+            self._do(source, deed, "Noted why for {steps}.")
 
         say(self, AskLine(f"why {what} {steps.words}", answer, said[0].reason))
-
-    async def _reason(
-        self, source: RolloutSource, steps: Range, stands: tuple[JudgedSteps, ...], text: str
-    ) -> None:
-        deed = self.bench.deed(steps, reasoned(stands, text), source.seq)
-        await self._give(source, deed, "Noted why for {steps}.")
 
     def action_history(self) -> None:
         """Everything that was said of the step at the cursor."""

@@ -101,21 +101,27 @@ class Bench:
         given = (JudgedSteps(first=first, last=last, verdict=verdict) for first, last in runs)
         return self.deed(steps, tuple(given), seen)
 
-    def taken(self, deed: Deed, before: tuple[JudgedSteps, ...], seq: int) -> None:
+    def taken(self, deed: Deed, before: tuple[JudgedSteps, ...], seq: int) -> Done:
         """The daemon has it: the range is chosen no longer, and it can be taken back."""
-        self.done = [*self.done, Done(deed.steps, before, seq)][-UNDO:]
+        done = Done(deed.steps, before, seq)
+        self.done = [*self.done, done][-UNDO:]
         self.anchor, self.doubtful = 0, None
+        return done
+
+    def back(self, done: Done) -> Deed:
+        """What brings back what stood before it."""
+        return self.deed(done.steps, done.before, done.seq)
 
     def undo(self, rollout: str) -> tuple[Done, Deed] | None:
         """The newest deed on this rollout, and what brings back what stood before it."""
         found = next((one for one in reversed(self.done) if one.steps.rollout == rollout), None)
         if found is None:
             return None
-        return found, self.deed(found.steps, found.before, found.seq)
+        return found, self.back(found)
 
     def undone(self, what: Done) -> None:
         """It was taken back."""
-        self.done.remove(what)
+        self.done = [one for one in self.done if one is not what]
         self.doubtful = None
 
 

@@ -1,4 +1,7 @@
-"""To look after a rollout, to take it over, and to hand it on with a word to who comes next."""
+"""To look after a rollout, to take it over, and to hand it on with a word to who comes next.
+
+What is not asked first is offered to be undone: a claim of what was free, a release without a note.
+"""
 
 import uuid
 
@@ -8,6 +11,7 @@ from houston_console.app.link import Link
 from houston_console.app.people.lines import held
 from houston_console.app.screen import HoustonScreen
 from houston_console.app.state import ConsoleState
+from houston_console.app.undoing import Act, Undoing
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
 from houston_shared.store.queries.claims import Holding
@@ -19,8 +23,8 @@ NOTE = "a note for who comes next (may stay empty)"
 class Claiming:
     """What a screen asks of the daemon about claims; questions stand before that screen."""
 
-    def __init__(self, link: Link, screen: HoustonScreen) -> None:
-        self._link, self._screen = link, screen
+    def __init__(self, link: Link, undoing: Undoing, screen: HoustonScreen) -> None:
+        self._link, self._undoing, self._screen = link, undoing, screen
         self._taken = ""
         """The rollout that was claimed here last: it may not have been read yet."""
 
@@ -31,7 +35,7 @@ class Claiming:
         """
         holder = holding.holder if holding else ""
         if not holder:
-            self._later(rollout, "", False, state.seq)
+            self._undoing.do(f"Claim {rollout} …", self._take(rollout, state.seq), _about(rollout))
         elif holder == state.me:
             asked = Question("Hand over", f"You look after {rollout} no longer?", {NOTE: ""})
             self._screen.app.push_screen(
@@ -50,7 +54,7 @@ class Claiming:
         holding: as this console has read it last.
         """
         if rollout == self._taken or (holding is not None and holding.holder == state.me):
-            self._release(rollout, "")
+            self._undoing.do(f"Release {rollout} …", self._let_go(rollout), _about(rollout))
         else:
             self._screen.tell(f"You do not look after {rollout}: c claims it.", "warning")
 
@@ -61,6 +65,20 @@ class Claiming:
         self._screen.run_worker(self._claim(rollout, note, release, seen), group="claim")
 
     async def _claim(self, rollout: str, note: str, release: bool, seen: int) -> None:
+        try:
+            await self._ask(rollout, note, release, seen)
+        except HoustonError as problem:
+            self._screen.told(problem)
+            return
+        if not release:
+            words = f"You look after {rollout}: everybody sees it. C takes it back."
+            self._screen.tell(words, "success")
+        else:
+            words = " Your note waits for who comes next." if note else ""
+            self._screen.tell(f"You look after {rollout} no longer.{words}", "success")
+
+    async def _ask(self, rollout: str, note: str, release: bool, seen: int) -> int:
+        """The event that says it. Raises HoustonError."""
         message = Claim(
             request=uuid.uuid4().hex,
             rollout=rollout,
@@ -69,15 +87,31 @@ class Claiming:
             seen=seen,
             claimed=self._link.claimed,
         )
-        try:
-            await self._link.ask(message)
-        except HoustonError as problem:
-            self._screen.told(problem)
-            return
+        done = await self._link.ask(message)
         self._taken = "" if release else rollout
-        if not release:
-            words = f"You look after {rollout}: everybody sees it. C takes it back."
-            self._screen.tell(words, "success")
-        else:
-            words = " Your note waits for who comes next." if note else ""
-            self._screen.tell(f"You look after {rollout} no longer.{words}", "success")
+        return getattr(done, "seq", 0)
+
+    async def _take(self, rollout: str, seen: int) -> Act:
+        """Claim what is free, as it was known at the event `seen`. Raises HoustonError."""
+        seq = await self._ask(rollout, "", False, seen)
+
+        async def back() -> str:
+            await self._ask(rollout, "", True, seq)
+            return f"Nobody looks after {rollout}, as before."
+
+        words = f"You look after {rollout}: everybody sees it. C lets it go."
+        return Act(words, back, f"houston claim {rollout} --release")
+
+    async def _let_go(self, rollout: str) -> Act:
+        """Release what is one's own. Raises HoustonError."""
+        seq = await self._ask(rollout, "", True, 0)
+
+        async def back() -> str:
+            await self._ask(rollout, "", False, seq)
+            return f"You look after {rollout} again."
+
+        return Act(f"You look after {rollout} no longer.", back, f"houston claim {rollout}")
+
+
+def _about(rollout: str) -> str:
+    return f"claim {rollout}"

@@ -19,10 +19,15 @@ DONE: dict[Action, str] = {
 }
 
 
-async def steer(link: Link, rollout: str, action: Action) -> str:
-    """Pause, resume or cancel; returns what to say. Raises HoustonError."""
-    await link.ask(Steer(rollout=rollout, action=action, claimed=link.claimed))
-    return DONE[action]
+async def steer(link: Link, rollout: str, action: Action, undoes: int = 0, reason: str = "") -> int:
+    """Pause, resume or cancel; returns the event that says it. Raises HoustonError.
+
+    undoes: the event of one's own that this takes back.
+    """
+    message = Steer(
+        rollout=rollout, action=action, reason=reason, undoes=undoes, claimed=link.claimed
+    )
+    return getattr(await link.ask(message), "seq", 0)
 
 
 async def withdraw(link: Link, entry: Entry) -> str:

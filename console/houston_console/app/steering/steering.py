@@ -1,16 +1,24 @@
-"""Pause, resume, cancel and branch, from any screen: what costs something is asked first."""
+"""Pause, resume, cancel and branch, from any screen: what cannot be undone is asked first.
+
+A pause acts at once, and is offered to be undone; so is the end of one's own pause. To end
+another's, or the rollout, is asked.
+"""
 
 import uuid
+from functools import partial
 from typing import cast
 
 from houston_console.app.asking import Question
 from houston_console.app.dialogs import Confirm
 from houston_console.app.link import Link
+from houston_console.app.rollouts.listing import standing
 from houston_console.app.screen import HoustonScreen
 from houston_console.app.speaking import guiding
 from houston_console.app.speaking.guiding import Action
+from houston_console.app.undoing import Act, Undoing
 from houston_shared.errors import HoustonError
 from houston_shared.guidance_id import new_id
+from houston_shared.store.queries.rollouts import Rollout
 from houston_shared.wire import Branch, Done
 
 MOST = 16
@@ -22,29 +30,58 @@ WORDS = "guidance for their first observation (may stay empty)"
 class Steering:
     """What a screen asks of the daemon; questions stand before that screen."""
 
-    def __init__(self, link: Link, screen: HoustonScreen) -> None:
-        self._link, self._screen = link, screen
+    def __init__(self, link: Link, undoing: Undoing, screen: HoustonScreen) -> None:
+        self._link, self._undoing, self._screen = link, undoing, screen
 
     def ask(self, rollout: str, action: str) -> None:
-        """Pause, resume or cancel; cancelling asks first."""
-        if not rollout:
+        """Pause, resume or cancel; what cannot be undone asks first."""
+        row = self._screen.state.rollouts.get(rollout)
+        if row is None:
             return
-        if action != "cancel":
-            self._later(rollout, cast(Action, action))
-            return
-        self._screen.app.push_screen(
-            Confirm(f"End rollout {rollout} for good? It cannot be resumed."),
-            lambda yes: self._later(rollout, "cancel") if yes else None,
-        )
+        question = ""
+        if action == "cancel":
+            question = f"End rollout {rollout} for good? It cannot be resumed."
+        elif action == "resume" and row.state == "paused" and row.paused_by != self._me:
+            question = f"{rollout} is {standing(row)}. Resume it?"
+        if question:
+            self._screen.app.push_screen(
+                Confirm(question), lambda yes: self._later(row, cast(Action, action), yes)
+            )
+        else:
+            self._later(row, cast(Action, action))
 
-    def _later(self, rollout: str, action: Action) -> None:
-        self._screen.run_worker(self._steer(rollout, action), group="asking")
+    @property
+    def _me(self) -> str:
+        return f"person:{self._screen.state.me}"
 
-    async def _steer(self, rollout: str, action: Action) -> None:
-        try:
-            self._screen.tell(await guiding.steer(self._link, rollout, action), "success")
-        except HoustonError as problem:
-            self._screen.told(problem)
+    def _later(self, row: Rollout, action: Action, meant: bool | None = True) -> None:
+        if meant:
+            doing = f"{action.capitalize()} {row.id} …"
+            self._undoing.do(doing, self._steer(row, action), f"steer {row.id}")
+
+    async def _steer(self, row: Rollout, action: Action) -> Act:
+        """row: as it was when the key was pressed. Raises HoustonError."""
+        seq = await guiding.steer(self._link, row.id, action)
+        by_person = row.state == "paused" and row.paused_by.startswith("person:")
+        if action == "pause" and by_person:
+            return Act(f"{row.id} is already {standing(row)}.")
+        if action == "resume" and row.state != "paused":
+            return Act(f"{row.id} is not paused.")
+        words = f"{row.id}: {guiding.DONE[action]}"
+        if action == "pause":
+            back = f"houston rollout resume {row.id}"
+            return Act(words, partial(self._back, row, "resume", seq), back)
+        if action == "resume" and row.paused_by == self._me:
+            return Act(
+                words, partial(self._back, row, "pause", 0), f"houston rollout pause {row.id}"
+            )
+        return Act(words)
+
+    async def _back(self, row: Rollout, action: Action, undoes: int) -> str:
+        """A pause ends where it still is this person's; one that had ended is as it was."""
+        reason = row.reason if action == "pause" else ""
+        await guiding.steer(self._link, row.id, action, undoes, reason)
+        return f"{row.id}: taken back. {guiding.DONE[action]}"
 
     def branch(self, rollout: str, step: int) -> None:
         """Start siblings that go on from after `step`: how many, and what they are told."""

@@ -22,6 +22,7 @@ from houston_console.app.source import RolloutSource
 from houston_console.app.transcript import places, ways
 from houston_console.app.transcript.places import Place
 from houston_console.app.transcript.transcript import Transcript
+from houston_console.app.undoing import Undoing
 from houston_shared.clock import now_us
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout, resolve
@@ -32,11 +33,11 @@ class TrajectoryArea(Vertical):
 
     BINDINGS = bindings("find")
 
-    def __init__(self, link: Link, reader: AsyncReader, **arguments: Any) -> None:
+    def __init__(self, link: Link, undoing: Undoing, reader: AsyncReader, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.transcript = Transcript(id="transcript")
         self.marks = Marks(self.transcript, link, lambda: self.source)
-        self.judging = Judging(self.transcript, link, lambda: self.source)
+        self.judging = Judging(self.transcript, link, undoing, lambda: self.source)
         self.prompt = Prompt(self._take, id="prompt")
         self.searching = Searching(
             self.transcript,

@@ -33,10 +33,10 @@ def claim(store: Store, message: Claim, author: Author) -> Done:
             return Done(seq=word.seq)
     held = _held(store, row.id)
     mine = held.holder == author.name and held.uid == author.uid
+    if held.holder and not mine and message.seen and _by_others(words, author):
+        raise denial(f"{held.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
     if message.release:
         _may_release(held, mine, author)
-    elif held.holder and not mine and message.seen and _by_others(words, author):
-        raise denial(f"{held.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
     if not message.note and (mine if not message.release else not held.holder):
         return Done(seq=store.journal.seq)  # it is so already
     body = Claimed(

@@ -9,7 +9,7 @@ import secrets
 import msgspec
 
 from houston_daemon.recorder.disk import blobs
-from houston_daemon.recorder.people import policies
+from houston_daemon.recorder.people import policies, said_before
 from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.people.say import rollout
 from houston_daemon.recorder.protocol import StopAsked, Wanted
@@ -135,15 +135,30 @@ def steer(store: Store, message: Steer, author: Author) -> Done:
             else f"{row.id} is being cancelled by {row.cancelling}.",
             f"houston rollout show {row.id}",
         )
+    if message.undoes:
+        _check_stands(store, row, message.undoes, author)
     act = _pause if message.action == "pause" else _resume
     return Done(seq=act(store, row, author, message.reason))
+
+
+def _check_stands(store: Store, row: Rollout, seq: int, author: Author) -> None:
+    """Refuse to take back what another has changed since, or has done: only one's own is undone."""
+    newest = next(said_before.since(store, row.id, "state", seq - 1), None)
+    mine = newest is not None and (newest.body.by, newest.body.uid) == (author.by, author.uid)
+    if newest is None or newest.seq != seq or not mine:
+        by = f", by {newest.body.by.removeprefix('person:')}" if newest else ""
+        raise denial(
+            f"{row.id} is {row.state}{by}: that is not yours to take back.",
+            f"houston rollout show {row.id}",
+        )
 
 
 def _pause(store: Store, row: Rollout, author: Author, reason: str) -> int:
     if row.state != "paused" or row.paused_by in states.BY_ITSELF:
         return states.move(store, row, "paused", author.by, reason, author=author)
     if row.paused_by.startswith("person:"):
-        return store.journal.seq
+        stands = next(said_before.since(store, row.id, "state", 0), None)
+        return stands.seq if stands else store.journal.seq
     raise denial(f"{row.id} is already paused by {row.paused_by} ({row.reason}).")
 
 

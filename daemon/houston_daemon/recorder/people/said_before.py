@@ -13,7 +13,7 @@ from houston_daemon.recorder.people.identity import Author
 from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode
-from houston_shared.store.bodies import TYPES, Claimed, GuidanceReordered, VerdictGiven
+from houston_shared.store.bodies import TYPES, Claimed, GuidanceReordered, StoredState, VerdictGiven
 from houston_shared.store.in_order import ASIDE
 
 NEWEST = 100
@@ -29,7 +29,7 @@ class Word(NamedTuple):
 
     seq: int
     step: int
-    body: Claimed | VerdictGiven | GuidanceReordered
+    body: Claimed | VerdictGiven | GuidanceReordered | StoredState
 
 
 def key(request: str) -> str:
