@@ -46,7 +46,8 @@ class Watching:
         unsnapped: str = "",
     ) -> ObservationBody:
         """The observation with its signals and reasons. unsnapped: why it has no snapshot."""
-        found = self._watch.step(seen(step, sample, results, closing), self._left(step, closing))
+        now, left = seen(step, sample, results, closing), self._left(step, closing)
+        found = self._watch.step(now, left, results)
         if unsnapped:
             found[UNSNAPPED] = unsnapped
         return msgspec.structs.replace(

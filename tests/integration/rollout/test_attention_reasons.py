@@ -43,6 +43,8 @@ JOBS = [
     do("get_session_output", session_id="good"),
     do("get_session_output", session_id="mine"),
     do("get_session_output", session_id="gpu"),
+    do("run_command", command="python3 -c 'import nowhere' > train.log 2>&1 & sleep 1"),
+    do("run_command", command="tail -n 20 train.log"),
     WAIT,
 ]
 NO_GAIN = [*score(60), *score(58), *score(60), *score(57), WAIT, *score(61), WAIT]
@@ -91,13 +93,14 @@ async def at_home(station: Station, words: str) -> None:
 
 async def test_a_background_job_that_failed_asks_for_a_person(running: Station) -> None:
     rollout = start(running, "jobs", JOBS)
-    running.until(lambda: running.closed(rollout) == 8, why="the agent waits")
+    running.until(lambda: running.closed(rollout) == 10, why="the agent waits")
     failed = {step: said["job_failed"] for step, said in told(running, rollout).items()
               if "job_failed" in said}  # fmt: skip
-    assert list(failed) == [8], "neither the good one, nor the one that the agent killed"
+    assert list(failed) == [8, 10], "neither the good one, nor the one that the agent killed"
     assert "SystemExit(3)" in failed[8] and failed[8].endswith("ended with exit code 3")
     assert "session gpu" in failed[8]
-    assert need(running, rollout)["job_failed"] == f"background job failed: {failed[8]}"
+    assert "No module named 'nowhere'" in failed[10]
+    assert need(running, rollout)["job_failed"] == f"background job failed: {failed[10]}"
     assert "background job failed" in running.run("rollout", "list").stdout
     assert "job failed" in running.run("since", rollout, "--peek").stdout
     await at_home(running, "background job failed")

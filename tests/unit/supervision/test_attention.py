@@ -114,7 +114,7 @@ def look_at(records: list[StepRecord], limits: Attention, **left: Any) -> dict[s
     last = records[-1]
     assert last.observation is not None
     now = seen(last.step, last.sample, last.results, last.observation)
-    return watch.step(now, Left(**left))
+    return watch.step(now, Left(**left), last.results)
 
 
 POLL = [(sleep(600, ["main"]),), (run("tail log", "1"),), (sleep(600, ["main"]),)]
@@ -153,6 +153,13 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
      {}, "session main): the host restarted"),
     ("job_failed", "two of them", [(job(session="a"),), (job(session="b"),),
      (ended(1, "a"), ended(2, "b"))], {}, "code 1; python train.py (seen to run in step 2"),
+    ("job_failed", "with &, as its log shows", [(run("python t.py > t.log 2>&1 &"),),
+     (run("tail t.log", "Traceback (most recent call last):\n  x\nValueError: no"),)], {},
+     "python t.py > t.log 2>&1 & (step 1): ValueError: no"),
+    ("job_failed", "with &, as the shell says", [(run("python t.py &"),),
+     (run("ls", "a\n[1]+  Exit 1                  python t.py"),)], {}, "(step 1): [1]+ Exit 1"),
+    ("job_failed", "with &, and nothing is wrong", [(run("python t.py > t.log &"),),
+     (run("tail t.log", "epoch 3"),)], {}, ""),
     ("job_failed", "it ended well", [(job(),), (ended(0),)], {}, ""),
     ("job_failed", "it runs still", [(job(),), (sleep(9, ["main"]),)], {}, ""),
     ("job_failed", "the agent killed it", [(job(),), (killed(),), (ended(137),)], {}, ""),

@@ -1,15 +1,19 @@
 """The signal of a background job that failed: a command left running that ended with an error.
 
-When a job began and ended is `rules.jobs`' part, and what its exit code means `rules.exit_codes`':
-home shows a job as failed where the rule would.
+When a job of a session began and ended is `rules.jobs`' part, what its exit code means
+`rules.exit_codes`', and what a log or the shell tells of programs apart from the sessions
+`rules.failures`': home shows a job as failed where the rule would.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from houston_daemon.supervision.attention.window import CallSeen, StepSeen, Window, cut
 from houston_daemon.supervision.rules import exit_codes
+from houston_daemon.supervision.rules.failures import Apart, follow_apart
 from houston_daemon.supervision.rules.history import COMMAND
 from houston_daemon.supervision.rules.jobs import Job, Key, follow, where
+from houston_shared.records import Result
 from houston_shared.task import Attention
 
 
@@ -22,11 +26,13 @@ class Background:
     running: dict[Key, Job] = field(default_factory=dict)
     _over: dict[Key, Job] = field(default_factory=dict)
     """Jobs that were seen to have ended, but not yet how: by `sleep`, or by a session's idling."""
+    _apart: list[Apart] = field(default_factory=list)
+    """Programs that were started apart from the sessions, with `&` or `nohup`."""
     _done: dict[int, str] = field(default_factory=dict)
     """By step since the oldest job that runs, what the agent asked for: it may have ended one."""
 
-    def followed(self, step: StepSeen) -> StepSeen:
-        """`step`, with the jobs that it showed to have failed."""
+    def followed(self, step: StepSeen, results: Sequence[Result] = ()) -> StepSeen:
+        """`step`, with the jobs that it showed to have failed. results: of its calls, in order."""
         asked = (str(v) for one in step.calls for k, v in one.arguments.items() if k != "content")
         self._done[step.step] = "\n".join(asked)
         failed: list[str] = []
@@ -35,6 +41,9 @@ class Background:
             ended += self._told(call)
             failed += filter(None, [self._failure(job, call) for job in ended])
             self._adopt(call, step.step)
+        for call, result in zip(step.calls, results, strict=False):
+            for one, why in follow_apart(call, result, step.step, self._apart, self.first):
+                failed.append(f"{cut(one.command)} (step {one.step}): {why}")
         known = (*self.running.values(), *self._over.values())
         oldest = min((job.step for job in known), default=step.step + 1)
         self._done = {at: text for at, text in self._done.items() if at >= oldest}
@@ -74,7 +83,8 @@ class Background:
 
 
 def job_failed(window: Window, _: Attention) -> str:
-    """A command that was left running ended with an error, or died with its session. What the agent
-    ended itself, and an exit code that is an answer (`grep`), is no failure.
+    """A command that was left running ended with an error, or died with its session; or one that
+    was started with `&` or `nohup` failed, as its log or the shell shows. What the agent ended
+    itself, and an exit code that is an answer (`grep`), is no failure.
     """
     return "; ".join(window.now.failed_jobs)

@@ -1,7 +1,7 @@
 """The window of one rollout as it goes on: filled again from the journal, one step at a time."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from houston_daemon.supervision.attention import repeats, wrong
 from houston_daemon.supervision.attention.background import Background
@@ -13,7 +13,7 @@ from houston_daemon.supervision.attention.window import (
     horizon,
     of_record,
 )
-from houston_shared.records import StepRecord
+from houston_shared.records import Result, StepRecord
 from houston_shared.task import Attention
 
 
@@ -41,7 +41,7 @@ class Watch:
     def again(self, record: StepRecord) -> None:
         """Take a step that the journal has already; an open one is left out."""
         if (step := of_record(record)) is not None:
-            self._take(step)
+            self._take(step, record.results)
 
     @property
     def cut_off(self) -> bool:
@@ -52,12 +52,12 @@ class Watch:
         repeats_all = any(run.same + turn >= self._acting for turn, run in enumerate(last.runs, 1))
         return repeats_all or self._steps[-1].failing >= self._taken
 
-    def _take(self, step: StepSeen) -> None:
-        step = self._background.followed(step)
+    def _take(self, step: StepSeen, results: Sequence[Result]) -> None:
+        step = self._background.followed(step, results)
         self._steps.append(wrong.followed(repeats.followed(step, self._steps), self._steps))
         self._taken, self._acting = self._taken + 1, self._acting + step.acts
 
-    def step(self, step: StepSeen, left: Left) -> dict[str, str]:
-        """Take a step that closes now; its signals with their reasons."""
-        self._take(step)
+    def step(self, step: StepSeen, left: Left, results: Sequence[Result] = ()) -> dict[str, str]:
+        """Take a step that closes now; its signals with their reasons. results: of its calls."""
+        self._take(step, results)
         return signals(Window(tuple(self._steps), left), self._limits, self._signals)

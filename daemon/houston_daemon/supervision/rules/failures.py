@@ -77,7 +77,7 @@ MOST = 20
 """Programs in the background that are followed at once, the newest."""
 
 
-class _Apart(NamedTuple):
+class Apart(NamedTuple):
     """A command that left a program running apart from the sessions."""
 
     step: int
@@ -91,23 +91,34 @@ def died_apart(trace: Trace) -> Iterator[tuple[int, str]]:
     """Steps that started a program in the background which failed, as its log or the shell showed
     later; with what was shown."""
     first = trace.task.hosts[0]
-    running: list[_Apart] = []
+    running: list[Apart] = []
     for record, seen in zip(trace.steps, trace.seen, strict=True):
         for result, call in zip(record.results, seen.calls, strict=True):
-            place = host(call, first)
-            command = str(call.arguments.get("command", ""))
-            running = [one for one in running if not exit_codes.stops(command, one.command)]
-            if running and (told := _told(call, result)):
-                for one in [one for one in reversed(running) if one.host == place]:
-                    if why := told(one):
-                        running.remove(one)
-                        yield one.step, f"{cut(one.command)}: it failed (step {record.step}): {why}"
-            if started := _started(record.step, place, call, result.text):
-                running = [one for one in running if not set(one.logs) & set(started.logs)]
-                running = [*running[-MOST:], started]
+            for one, why in follow_apart(call, result, record.step, running, first):
+                yield one.step, f"{cut(one.command)}: it failed (step {record.step}): {why}"
 
 
-def _told(call: CallSeen, result: Result) -> Callable[[_Apart], str] | None:
+def follow_apart(
+    call: CallSeen, result: Result, step: int, running: list[Apart], first: str
+) -> Iterator[tuple[Apart, str]]:
+    """Programs in the background that a call shows to have failed, with what it shows.
+
+    running: those that were started before, which is kept. first: name of the first host.
+    """
+    place = host(call, first)
+    command = str(call.arguments.get("command", ""))
+    running[:] = [one for one in running if not exit_codes.stops(command, one.command)]
+    if running and (told := _told(call, result)):
+        for one in [one for one in reversed(running) if one.host == place]:
+            if why := told(one):
+                running.remove(one)
+                yield one, why
+    if started := _started(step, place, call, result.text):
+        kept = [one for one in running if not set(one.logs) & set(started.logs)]
+        running[:] = [*kept[-MOST:], started]
+
+
+def _told(call: CallSeen, result: Result) -> Callable[[Apart], str] | None:
     """What a call tells of programs in the background, as a function of one; None for nothing."""
     ended = list(_JOB.finditer(result.text)) if "]" in result.text else []
     shown = call.kind == "file" or (call.kind == "command" and _views(call))
@@ -115,7 +126,7 @@ def _told(call: CallSeen, result: Result) -> Callable[[_Apart], str] | None:
     if not ended and not why:
         return None
 
-    def of(one: _Apart) -> str:
+    def of(one: Apart) -> str:
         for found in ended:
             if found["command"].strip() in one.command:
                 return cut(found[0])
@@ -128,7 +139,7 @@ def _views(call: CallSeen) -> bool:
     return shell.read(str(call.arguments.get("command", ""))).views
 
 
-def _started(step: int, place: str, call: CallSeen, text: str) -> _Apart | None:
+def _started(step: int, place: str, call: CallSeen, text: str) -> Apart | None:
     command = str(call.arguments.get("command", ""))
     if call.name != COMMAND or not call.success or not starts_apart(command):
         return None
@@ -138,4 +149,4 @@ def _started(step: int, place: str, call: CallSeen, text: str) -> _Apart | None:
     logs += [f"slurm-{number}.out" for number in _BATCH.findall(text)]
     if not logs and "nohup" in command:
         logs = ["nohup.out"]
-    return _Apart(step, place, command, tuple(path for path in logs if path not in _NO_LOG))
+    return Apart(step, place, command, tuple(path for path in logs if path not in _NO_LOG))
