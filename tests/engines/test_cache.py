@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,12 @@ from houston_daemon.engines.install import (
     vllm_command,
 )
 from houston_daemon.engines.processor import multiplies_bfloat16
-from houston_daemon.service.engine_child import child_command
+from houston_daemon.service.engine_child import Child, child_command
+from houston_daemon.service.engine_places import engines_folder
+from houston_daemon.service.gpus import GpuLedger
 from houston_shared.config import Engine
 from houston_shared.errors import HoustonError
+from houston_shared.home import Home
 
 FETCH = (
     "from houston_daemon.engines.model import fetch_model; print(fetch_model(lambda line: None))"
@@ -155,6 +159,51 @@ def test_an_engine_without_adapters_is_started_without_what_they_cost(cache: Pat
     for settings, asked in ({}, True), ({"max_adapters": 3}, True), ({"lora": False}, False):
         engine = Engine(kind="vllm", model="model", **settings)
         assert ("--enable-lora" in child_command("e", engine, 8000)) == asked
+
+
+def test_the_environment_of_an_engine_wins_over_ours_and_its_arguments_come_last(
+    cache: Path,
+) -> None:
+    """`env NAME=value` before the program would hide what the process was given."""
+    (engine_folder() / "bin").mkdir(parents=True)
+    (engine_folder() / install._MARKER).touch()
+    plain = child_command("e", Engine(kind="vllm", model="model"), 8000)
+    assert "HF_HUB_OFFLINE=1" in plain
+    engine = Engine(
+        kind="vllm",
+        model="model",
+        environment={"HF_HUB_OFFLINE": "0", "HF_TOKEN": "not-for-a-command-line"},
+        args=("--max-model-len", "4096"),
+    )
+    command = child_command("e", engine, 8000)
+    assert command == [
+        *(part for part in plain if part != "HF_HUB_OFFLINE=1"),
+        "--max-model-len",
+        "4096",
+    ]
+
+
+def test_a_child_is_given_the_environment_of_its_engine(cache: Path, tmp_path: Path) -> None:
+    """As the process sees it, not as the command reads."""
+    (engine_folder() / "bin").mkdir(parents=True)
+    (engine_folder() / install._MARKER).touch()
+    seen, program = tmp_path / "seen", engine_folder() / "bin" / "vllm"
+    program.write_text(f'#!/bin/sh\necho "$HF_HUB_OFFLINE $VLLM_NO_USAGE_STATS $@" > {seen}.new\n')
+    program.write_text(program.read_text() + f"mv {seen}.new {seen}\n")
+    program.chmod(0o755)
+    engine = Engine(
+        kind="vllm", model="m", environment={"HF_HUB_OFFLINE": "0"}, args=("--seed", "7")
+    )
+    home = Home(tmp_path / "home")
+    engines_folder(home).mkdir(parents=True)
+    child = Child(home, "e", engine, 1_000_000, 1, GpuLedger(tmp_path / "gpus.json", {}))
+    child.bring_up()
+    end = time.monotonic() + 60
+    while not seen.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    child.end()
+    first, second, *rest = seen.read_text().split()
+    assert (first, second) == ("0", "1") and rest[-2:] == ["--seed", "7"]
 
 
 @pytest.mark.vllm

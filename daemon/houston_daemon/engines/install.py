@@ -14,19 +14,24 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from houston_daemon.engines import pip
 from houston_daemon.engines.cache import cache_folder, locked
 from houston_daemon.engines.processor import multiplies_bfloat16
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 
 VERSION = "0.32.0"
 TORCH_CPU = "torch==2.13.0+cpu"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NOT_NEEDED = frozenset({"torch", "torchaudio", "torchvision", "torchcodec"})
 _MARKER = "houston-complete"
+OWN_ARGS = frozenset(
+    {"--host", "--port", "--uds", "--model", "--served-model-name", "--api-key", "--config"}
+    | {"--logprobs-mode", "--headless", "--ssl-keyfile", "--ssl-certfile", "--root-path"}
+)
+"""Arguments of `vllm serve` by which Houston finds it, and what its samples are exact by."""
 ADAPTERS = 8
 """Adapters that a vLLM of ours keeps in memory; two are mixed in one batch."""
 
@@ -74,14 +79,23 @@ def install_engine(report: Callable[[str], None]) -> Path:
 
 
 def vllm_command(
-    model: Path, port: int, eager: bool | None = None, adapters: int = ADAPTERS
+    model: Path,
+    port: int,
+    eager: bool | None = None,
+    adapters: int = ADAPTERS,
+    *,
+    given: Collection[str] = (),
+    args: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that serves `model` on the loopback address with the installed vLLM.
 
     eager: skip compilation: ready in 28 s instead of 84 s, two thirds of the speed (measured on
     two processors); None: on the CPU only. adapters: how many it keeps in memory; 0 takes none.
-    Raises HoustonError when vLLM is not installed.
+    given: variables that the environment of the process sets itself, which win. args: further
+    arguments; the last of two counts. Raises HoustonError when vLLM is not installed, and
+    ConfigurationError for arguments that are Houston's.
     """
+    check_args(args)
     folder = engine_path()
     if folder is None:
         raise HoustonError(
@@ -92,7 +106,8 @@ def vllm_command(
     gpu = has_nvidia_gpu()
     variables = {"HF_HUB_OFFLINE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
     variables |= {"VLLM_NO_USAGE_STATS": "1"} | ({} if gpu else _cpu_variables())
-    command = ["/usr/bin/env", *(f"{key}={value}" for key, value in variables.items())]
+    ours = [f"{key}={value}" for key, value in variables.items() if key not in given]
+    command = ["/usr/bin/env", *ours]
     command += [str(folder / "bin" / "vllm"), "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
     command += ["--disable-uvicorn-access-log"]  # the ledger has every request
@@ -107,7 +122,22 @@ def vllm_command(
     if not gpu and not multiplies_bfloat16():
         command += ["--dtype", "float32"]  # the model's own is bf16: nine times as slow there
     eager = not gpu if eager is None else eager
-    return [*command, "--enforce-eager"] if eager else command
+    return [*command, *(["--enforce-eager"] if eager else ()), *args]
+
+
+def check_args(args: Sequence[str]) -> None:
+    """Raise ConfigurationError for arguments of `vllm serve` that Houston sets or relies on."""
+    for one in args:
+        name = one.split("=", 1)[0].replace("_", "-")
+        # argparse takes a beginning of a long option for it.
+        short = name.startswith("--") and any(
+            own.startswith(name) for own in OWN_ARGS if len(name) > 4
+        )
+        if name in OWN_ARGS or short:
+            raise ConfigurationError(
+                f"`args` may not name {one.split('=', 1)[0]}: Houston sets it.",
+                next="A `command` of your own starts a server as you like.",
+            )
 
 
 def _cpu_variables() -> dict[str, str]:

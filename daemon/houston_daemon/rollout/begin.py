@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.dialects.choose import choose_dialect
+from houston_daemon.dialects.protocol import Dialect
 from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineRefused, EngineUnavailable
 from houston_daemon.environments.choose import make_environment
@@ -240,8 +241,20 @@ def _renderer(
     spec: RolloutSpec, task: Task, engine: Engine, settings: Mapping[str, Any], reasoning: bool
 ) -> Renderer:
     """The dialect of the engine's model, with its tokenizer where the engine takes ids."""
+    dialect, tokens = writing(settings, reasoning, engine.token_ids)
+    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
+    return Renderer(dialect, tokens, "strip" if strip else "keep")
+
+
+def writing(
+    settings: Mapping[str, Any], reasoning: bool, token_ids: bool
+) -> tuple[Dialect, Tokens | None]:
+    """The dialect of an engine's model, and its tokenizer where it takes ids.
+
+    Raises ConfigurationError where one of them is not there, or they do not fit.
+    """
     dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
-    tokens = Tokens(tokenizer_file(settings)) if engine.token_ids else None
+    tokens = Tokens(tokenizer_file(settings)) if token_ids else None
     if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
         raise ConfigurationError(
             f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
@@ -249,8 +262,7 @@ def _renderer(
             "The rollout cannot start.",
             "Set `dialect` of the engine in houston.toml to the model's family.",
         )
-    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
-    return Renderer(dialect, tokens, "strip" if strip else "keep")
+    return dialect, tokens
 
 
 def _owed(welcome: wire.Welcome) -> tuple[wire.SummaryTry, ...]:

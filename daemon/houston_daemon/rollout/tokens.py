@@ -27,7 +27,14 @@ class Tokens:
                 "Set `tokenizer` of the engine in houston.toml.",
             )
         self.path = str(file)
-        self._tokenizer = Tokenizer.from_file(self.path)
+        try:
+            self._tokenizer = Tokenizer.from_file(self.path)
+        except Exception as problem:  # the library raises nothing narrower
+            raise ConfigurationError(
+                f"{path} is no tokenizer: {problem}.",
+                "The engine cannot be used with token ids.",
+                "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
+            ) from problem
         added = self._tokenizer.get_added_tokens_decoder().values()
         # Special ones are switched off by the tokenizer itself; these it would still take whole.
         plain = sorted((token.content for token in added if not token.special), key=len)

@@ -184,5 +184,6 @@ def child_command(name: str, engine: Engine, port: int) -> list[str]:
         )
     if engine.kind == "vllm":
         adapters = (engine.max_adapters or ADAPTERS) if engine.lora else 0
-        return vllm_command(model, port, adapters=adapters)
+        given, args = engine.environment, engine.args
+        return vllm_command(model, port, adapters=adapters, given=given, args=args)
     return [sys.executable, "-m", EMBEDDED, "--model", str(model), "--port", str(port)]

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import importlib.util
 import os
+import re
 import secrets
 import socket
 from pathlib import Path
@@ -15,14 +16,16 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.engines.choose import plugin
-from houston_daemon.engines.install import engine_path
+from houston_daemon.dialects.choose import choose_dialect
+from houston_daemon.engines.choose import check_request, plugin
+from houston_daemon.engines.install import check_args, engine_path
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.script import read_script
 from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.user_secrets import secret_places
+from houston_daemon.rollout.begin import writing
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
 from houston_daemon.service.engine_server import is_child
 from houston_daemon.training.policies import live
@@ -164,13 +167,56 @@ def check_engine(loaded: Loaded, name: str, running: dict[str, str]) -> None:
                 NOTHING,
                 f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
             )
+        _check_settings(loaded, name, engine)
     elif engine.kind not in KINDS:
         plugin(engine.kind)
+        _check_settings(loaded, name, engine)
     elif is_child(engine):
+        _check_settings(loaded, name, engine)
         _check_child(name, engine, running)
     else:
         raise ConfigurationError(
             f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.", NOTHING
+        )
+
+
+def _check_settings(loaded: Loaded, name: str, engine: Engine) -> None:
+    """Raise ConfigurationError for what a worker, or the engine, would stumble over."""
+    try:
+        _hold(engine)
+    except ConfigurationError as problem:
+        cause = f"{loaded.source}, [engines.{name}]: {problem.cause}"
+        raise ConfigurationError(cause, NOTHING, problem.next) from None
+
+
+def _hold(engine: Engine) -> None:
+    settings, chats = msgspec.to_builtins(engine), engine.kind == "chat"
+    choose_dialect(engine.dialect)
+    if engine.kind not in KINDS:
+        return  # what else it needs, and whether it takes ids, only its package knows
+    check_request(settings)
+    if chats and not engine.model:
+        raise ConfigurationError("An engine of kind 'chat' needs the key `model`.")
+    if engine.args and (engine.kind != "vllm" or not is_child(engine) or engine.command):
+        raise ConfigurationError(
+            "`args` are those of a `vllm` child without a `command` of its own."
+        )
+    check_args(engine.args)
+    if is_child(engine) and not engine.command:
+        _check_model(engine)
+    own = is_child(engine) and not engine.model and not engine.tokenizer
+    if not chats and not (own and model_path() is None):  # `_check_child` says how to fetch that
+        writing(settings, engine.reasoning, token_ids=True)
+
+
+def _check_model(engine: Engine) -> None:
+    """Raise ConfigurationError when the model's folder is not there. vLLM also takes a name, which
+    it looks up in its cache of models."""
+    named = engine.kind == "vllm" and re.fullmatch(r"[\w.-]+/[\w.-]+", engine.model)
+    if engine.model and not named and not Path(engine.model).is_dir():
+        raise ConfigurationError(
+            f"There is no folder {engine.model}, which `model` names.",
+            next="Name the folder with the model's config.json and weights.",
         )
 
 

@@ -16,6 +16,8 @@ class Endpoint:
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
         self.asked: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        """The header `Authorization` of each."""
         self.accepted = 0
         self.refused = threading.Event()
         """Set by every refusal."""
@@ -40,6 +42,7 @@ class Endpoint:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                endpoint.keys.append(self.headers.get("authorization", ""))
                 endpoint.asked.append(body)
                 status, answer = endpoint.decide(body)
                 if status == 200:

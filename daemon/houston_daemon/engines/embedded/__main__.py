@@ -24,7 +24,7 @@ def main() -> int:
     if asked.die_with_parent:
         die_with_parent()
     clean_root("%(asctime)s %(levelname)s %(message)s")
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
     import uvicorn

@@ -1,0 +1,139 @@
+"""What an engine's table gets wrong is said by `rollout start`, and nothing is queued."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.rollout.endpoint import Endpoint, call, error
+from tests.support.small_tokenizer import small_tokenizer
+from tests.support.station import Station
+
+WRONG: dict[str, tuple[str, str]] = {
+    "a dialect that is none": (
+        'kind = "token"\ndialect = "qwen2"',
+        "There is no dialect 'qwen2'; known: chatml-json, glm45, hermes, qwen3",
+    ),
+    "a dialect that is none, of a chat endpoint": (
+        'kind = "chat"\nmodel = "m"\ndialect = "qwen2"',
+        "There is no dialect 'qwen2'",
+    ),
+    "no tokenizer": ('kind = "token"', "its tokenizer is not known"),
+    "a tokenizer that is not there": (
+        'kind = "token"\ntokenizer = "/nowhere/tokenizer.json"',
+        "There is no tokenizer file /nowhere/tokenizer.json",
+    ),
+    "a tokenizer that is none": (
+        'kind = "token"\ntokenizer = "{folder}/broken.json"',
+        "broken.json is no tokenizer",
+    ),
+    "a dialect of another family": (
+        'kind = "token"\ntokenizer = "{folder}/other.json"',
+        "has no token <|im_end|>, which ends an answer in the dialect chatml-json",
+    ),
+    "a folder that is not there": (
+        'kind = "vllm"\nmodel = "/nowhere/model"',
+        "There is no folder /nowhere/model, which `model` names",
+    ),
+    "a chat endpoint without a model": ('kind = "chat"', "needs the key `model`"),
+    "arguments that are ours": (
+        'kind = "vllm"\nargs = ["--dtype", "half", "--port=80"]',
+        "`args` may not name --port: Houston sets it",
+    ),
+    "arguments that are ours, shortened": (
+        'kind = "vllm"\nargs = ["--served-model", "x"]',
+        "`args` may not name --served-model: Houston sets it",
+    ),
+    "arguments beside a command": (
+        'kind = "vllm"\ncommand = ["serve"]\nargs = ["--dtype", "half"]',
+        "`args` are those of a `vllm` child",
+    ),
+    "parameters that are ours": (
+        'kind = "chat"\nmodel = "m"\nparameters = {{ messages = [] }}',
+        "`parameters` of an engine of kind 'chat' may not name messages",
+    ),
+    "a key in a header": (
+        'kind = "chat"\nmodel = "m"\nheaders = {{ Authorization = "Bearer x" }}',
+        "The header 'Authorization' of `headers` looks like a secret",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint(lambda body: call("finish"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory, endpoint: Endpoint) -> Iterator[Station]:
+    """A daemon whose configuration has every wrong engine, by number."""
+    folder = tmp_path_factory.mktemp("engines")
+    (folder / "broken.json").write_text("{}")
+    made = Path(small_tokenizer(folder)).read_text()
+    (folder / "other.json").write_text(made.replace("<|im_end|>", "<|turn_end|>"))
+    station = Station(folder)
+    station.home.mkdir()
+    tables = [
+        f"[engines.e{number}]\n{'' if 'vllm' in table else f'url = {endpoint.url!r}'}\n"
+        + table.format(folder=folder)
+        for number, (table, _) in enumerate(WRONG.values())
+    ]
+    (station.home / "houston.toml").write_text("\n".join(tables) + "\n")
+    station.start()
+    station.task()
+    yield station
+    station.clear()
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_settings_are_refused_at_the_start(wrong: Station, case: str) -> None:
+    name = f"e{list(WRONG).index(case)}"
+    task = str(wrong.folder / "tasks" / "probe" / "task.toml")
+    done = wrong.run("rollout", "start", task, "--engine", name, code=78)
+    assert WRONG[case][1] in done.stderr and f"[engines.{name}]" in done.stderr, done.stderr
+    assert "No rollout was started." in done.stderr and "Traceback" not in done.stderr
+    assert wrong.run("rollout", "list", "--json").stdout == ""
+
+
+def test_a_refused_key_is_seen_everywhere_and_mended(station: Station) -> None:
+    """Status, list, show and metrics say it; a restart of the daemon brings the new key."""
+    made = Endpoint(lambda body: call("finish"))
+    fine = made.decide
+    made.decide = lambda body: (
+        fine(body) if made.keys[-1] == "Bearer right-key" else error(401, "Incorrect API key")
+    )
+    station.home.mkdir()
+    (station.home / "houston.toml").write_text(
+        f'[engines.e]\nkind = "chat"\nurl = "{made.url}"\nmodel = "m"\n'
+        'api_key_env = "ENDPOINT_KEY"\n[metrics]\nfile = "figures.prom"\nseconds = 0.2\n'
+    )
+    station.environment["ENDPOINT_KEY"] = "wrong-key"
+    station.start()
+    (started,) = station.json("rollout", "start", str(station.task()), "--engine", "e")
+    rollout = started["rollout"]
+
+    def shown() -> dict[str, Any]:
+        return station.json("rollout", "show", rollout)[0]
+
+    station.until(lambda: shown()["state"] == "paused", 60, "it is paused")
+    one = shown()
+    assert one["paused_by"] == "engine"
+    assert "401: Incorrect API key" in one["reason"] and "houston daemon restart" in one["reason"]
+    (listed,) = station.json("rollout", "list")
+    assert listed["state"] == "paused" and listed["reason"] == one["reason"]
+
+    def status() -> str:
+        return str(station.json("daemon", "status")[0]["engines"]["e"])
+
+    station.until(lambda: status().startswith("failing"), 60, "the status says it")
+    assert "401: Incorrect API key" in status()
+    figures = station.home / "figures.prom"
+    told = ('houston_engine_up{engine="e"} 0.0', 'houston_rollouts_paused{by="engine"} 1.0')
+    station.until(lambda: all(one in figures.read_text() for one in told), 60, "figures say it")
+    station.environment["ENDPOINT_KEY"] = "right-key"
+    station.run("daemon", "restart")
+    station.until(lambda: shown()["state"] == "finished", 60, "it went on")
+    made.close()
