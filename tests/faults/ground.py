@@ -36,7 +36,13 @@ ROOT = Path(__file__).parents[2]
 ENGINE = "small"
 """Name of the engine that the daemon starts itself (`engine.py`)."""
 READY_SECONDS = 60.0
-ENDS_WITH_IT = ("daemon.supervisor", "service.nursery", "rollout.worker", "recorder.search")
+ENDS_WITH_IT = (
+    "daemon.supervisor",
+    "service.nursery",
+    "rollout.worker",
+    "recorder.search",
+    "supervision.live",
+)
 """Processes that never outlive a daemon; engines, their logs and terminals do."""
 ORPHAN_SECONDS = 10.0
 """A dead daemon's processes are gone after this time, on a busy machine too: one that was just

@@ -38,6 +38,7 @@ def rows(run: Run, arm: Arm, begun: Begun) -> dict[str, Any]:
     words += ["--leave-out", "--force"]
     words += ["--dialect", dialect, "--tokenizer", str(_tokenizer(run))]
     words += ["--window", str(window(run)), "--json"]
+    words += ["--rules", "run" if run.recipe.masks.rules else "off"]
     if arm == "without-masking":
         words.append("--no-masking")
     told = json.loads(run.ground.run(*words))

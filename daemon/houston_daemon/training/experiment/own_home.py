@@ -27,8 +27,10 @@ ENDS_BY_ITSELF = ("engine", "host-away")
 """Owners of pauses that the daemon ends when engine or host is back."""
 _LOOK_SECONDS = 0.2
 _HEAD = (
-    "[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {at_once}\n\n[hosts]\ngpus = {gpus}\n"
+    "[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {at_once}\nlive_rules = false\n\n"
+    "[hosts]\ngpus = {gpus}\n"
 )
+"""Rules are run by the stage that judges, so that an experiment counts what it asked for."""
 _TOLD = 600
 """Characters of a failing command's words that are kept."""
 

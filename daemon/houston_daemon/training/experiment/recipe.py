@@ -82,7 +82,7 @@ class Masks(Settings, frozen=True):
     """Who judges steps. All of it is left out in the arm `without-masking`."""
 
     rules: bool = True
-    """`houston judge --rules-only`."""
+    """Rules, which `houston judge --rules-only` stores and the export runs; else `--rules off`."""
     solution: bool = True
     """A scripted judge that knows the solution masks what is not on it, as a person would by
     `houston verdict`; in all arms with masks alike."""
