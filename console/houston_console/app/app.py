@@ -140,7 +140,7 @@ class HoustonConsole(App[None]):
         Textual's own shades of grey for NO_COLOR are left out: a terminal shows them as colours.
         """
         kept = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
-        return [*kept, self._quantised]
+        return kept if self.depth == "truecolor" else [*kept, self._quantised]
 
     async def on_unmount(self) -> None:
         """What is on its way arrives; then let go of files and sockets."""

@@ -313,7 +313,7 @@ FEW = (
     _few(
         LIGHT.name,
         {
-            "primary": "blue", "secondary": "black", "accent": "magenta",
+            "primary": "blue", "secondary": "bright_black", "accent": "magenta",
             "success": "blue", "warning": "magenta", "error": "red",
             "foreground": "black", "background": "bright_white", "border": "bright_black",
             "selection": "blue",
