@@ -148,6 +148,14 @@ class Engine(Settings, frozen=True):
     """
 
 
+REQUEST_KEYS = (
+    "api_key_env", "parameters", "omit_parameters", "max_tokens_field", "headers", "headers_env",
+    "reasoning_field",
+)  # fmt: skip
+"""Keys of an engine that say how it is asked and not what it is: running rollouts go by what the
+configuration says as the daemon starts, so that a wrong one can be mended."""
+
+
 Theme = Literal[
     "houston-dark", "houston-light", "houston-colour-blind", "houston-ansi",
     "ansi-dark", "ansi-light", "atom-one-dark", "atom-one-light",

@@ -7,11 +7,15 @@ Started by the supervisor; ends with code 0 when it left as it was meant to.
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from houston_daemon.engines.protocol import Engine
 from houston_daemon.environments.protocol import Environment, Gpus
@@ -46,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         gpus = dict(map(_leased, asked.gpus))
-        asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus))
+        told = json.loads(asked.engine_requests)
+        asyncio.run(serve(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, told))
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)
@@ -59,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rollout", required=True)
     parser.add_argument("--lease", type=int, required=True)
     parser.add_argument("--engine-url", default="", help="where a child engine answers")
+    requests = "keys of the engine's table that say how it is asked, as JSON"
+    parser.add_argument("--engine-requests", default="{}", metavar="JSON", help=requests)
     leased = "GPUs that the rollout has leased on a host"
     parser.add_argument("--gpus", action="append", default=[], metavar="HOST=0,1", help=leased)
     return parser
@@ -75,10 +82,12 @@ async def serve(
     lease: int,
     engine_url: str = "",
     gpus: Gpus | None = None,
+    requests: Mapping[str, Any] | None = None,
 ) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
-    gpus: the GPUs that it has, by host.
+    gpus: the GPUs that it has, by host. requests: how its engine is asked now, over what its table
+    said when the rollout was started.
     Raises HoustonError when the recorder refuses what it says.
     """
     control = ControlState()
@@ -93,11 +102,20 @@ async def serve(
         point("worker.hello.after")
         clock = ActiveClock(welcome.active_us)
         line = Line(client, control, clock, rollout, lease)
+        welcome = told_now(welcome, requests or {})
         await _with_heartbeat(Life(line, welcome, engine_url, gpus or {}), line)
     except Leaving as leaving:
         log.info("left the rollout: %s", leaving.reason)
     finally:
         await client.close()
+
+
+def told_now(welcome: wire.Welcome, requests: Mapping[str, Any]) -> wire.Welcome:
+    """The welcome with what the configuration of today says about asking the engine: a parameter
+    that it refuses, or a key's variable, is mended there."""
+    settings = {**welcome.spec.engine_settings, **requests}
+    spec = msgspec.structs.replace(welcome.spec, engine_settings=settings)
+    return msgspec.structs.replace(welcome, spec=spec)
 
 
 async def _with_heartbeat(life: "Life", line: Line) -> None:

@@ -7,6 +7,8 @@ import signal
 import threading
 from pathlib import Path
 
+import msgspec
+
 from houston_daemon.recorder.protocol import Assignment, RecorderHandle
 from houston_daemon.service import crash, ready
 from houston_daemon.service.activations import Activations
@@ -35,9 +37,9 @@ from houston_daemon.service.workers import Workers
 from houston_daemon.supervisor import RECORDER_FAILED, Supervisor
 from houston_shared import gpu_file
 from houston_shared.clock import iso, now_us
-from houston_shared.config import Loaded, fingerprint, load
+from houston_shared.config import FILE_ENGINES, REQUEST_KEYS, Loaded, fingerprint, load
 from houston_shared.config_hosts import LOCAL
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
@@ -234,6 +236,8 @@ def _birth(loaded: Loaded, assignment: Assignment, engine_url: str, gpus: Rollou
     arguments += ["--lease", str(assignment.lease)]
     if engine_url:
         arguments += ["--engine-url", engine_url]
+    if requests := _requests(loaded, assignment):
+        arguments += ["--engine-requests", msgspec.json.encode(requests).decode()]
     for host, numbers in gpus.of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))
@@ -246,3 +250,23 @@ def _birth(loaded: Loaded, assignment: Assignment, engine_url: str, gpus: Rollou
         log_bytes=log_bytes(loaded),
         log_files=loaded.config.daemon.log_files,
     )
+
+
+def _requests(loaded: Loaded, assignment: Assignment) -> dict[str, object]:
+    """How the configuration in force has the rollout's engine asked; empty where it is no longer
+    the kind of engine that the rollout was started with, and where it is wrong: that ends none."""
+    spec = assignment.spec
+    engine = loaded.config.engines.get(spec.engine)
+    if engine is None or engine.kind in FILE_ENGINES:
+        return {}
+    if engine.kind != spec.engine_settings.get("kind"):
+        return {}
+    from houston_daemon.engines.choose import check_request  # 70 ms that no start pays without
+
+    requests = {key: getattr(engine, key) for key in REQUEST_KEYS}
+    try:
+        check_request({"kind": engine.kind, **requests})
+    except ConfigurationError as problem:
+        LOGGER.error("engine %s is asked as before: %s", spec.engine, problem)
+        return {}
+    return requests

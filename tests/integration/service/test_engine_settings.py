@@ -98,6 +98,28 @@ def test_wrong_settings_are_refused_at_the_start(wrong: Station, case: str) -> N
     assert wrong.run("rollout", "list", "--json").stdout == ""
 
 
+def test_a_refused_parameter_is_mended_in_the_configuration(station: Station) -> None:
+    made = Endpoint(lambda body: call("finish") if "top_k" not in body else error(400, "top_k?"))
+    station.home.mkdir()
+    config = station.home / "houston.toml"
+    table = f'[engines.e]\nkind = "chat"\nurl = "{made.url}"\nmodel = "m"\n'
+    config.write_text(f"{table}parameters = {{ top_k = 5 }}\n")
+    station.start()
+    (rollout,) = station.rollout(station.task(), "e")
+    station.until(lambda: station.state(rollout) == "paused", 60, "it is paused")
+    config.write_text(f'{table}headers = {{ Cookie = "x" }}\n')
+    station.run("daemon", "restart")
+    log = station.home / "logs" / "daemon.log"
+    why = "engine e is asked as before: The header 'Cookie'"
+    station.until(lambda: why in log.read_text(), 60, "a wrong mend is said")
+    station.until(lambda: station.state(rollout) == "paused", 60, "and ends nothing")
+    config.write_text(f"{table}parameters = {{ seed = 7 }}\n")
+    station.run("daemon", "restart")
+    assert station.ended(rollout)["state"] == "finished"
+    assert made.asked[-1]["seed"] == 7
+    made.close()
+
+
 def test_a_refused_key_is_seen_everywhere_and_mended(station: Station) -> None:
     """Status, list, show and metrics say it; a restart of the daemon brings the new key."""
     made = Endpoint(lambda body: call("finish"))
