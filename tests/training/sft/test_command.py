@@ -42,8 +42,7 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     tokenizer = Path(small_tokenizer(base))
     station.start()
     task = station.task(sandbox="none")
-    text = task.read_text().replace("sandbox =", 'environment = "null"\nsandbox =')
-    task.write_text(f"{text}\n[rules]\nerror_patterns = ['^apples']\n")
+    task.write_text(task.read_text().replace("sandbox =", 'environment = "null"\nsandbox ='))
     rollouts = station.rollout(task, station.script(STEPS), 2)
     for one in rollouts:
         station.ended(one)
@@ -59,8 +58,8 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     taught = [text.decode([id for id in row["labels"] if id != -100]) for row in exported]
     assert "it knew already" not in "".join(taught)
     assert sum("pears" in one for one in taught) == 1, "the masked step taught nothing"
-    assert not any("apples" in one for one in taught), "nobody ran a rule, and an error is none"
-    assert "Of 6 steps rules mask 4; nobody judged 5 (83 %)" in done.stderr
+    assert not any("finish" in one for one in taught), "it had no score; nobody ran a rule by hand"
+    assert "Of 6 steps rules mask 2; nobody judged 5 (83 %)" in done.stderr
     assert told["result"]["rows"] == len(exported) == 2
     assert "step 2 of 2" in done.stderr
     (run,) = station.json("train", "list")
