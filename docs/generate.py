@@ -24,9 +24,19 @@ PAGES = {
         "`houston.toml` in the home, `houston.toml` in the current folder. "
         "`HOUSTON__SECTION__KEY=value` in the environment wins over the file, flags win over both; "
         "`--home` or `HOUSTON_HOME` names the home. A wrong key or value is an error that names "
-        "the file, the key and what is allowed. The daemon reads it as it starts: after a change "
-        "`houston daemon restart`, which costs rollouts nothing (`houston daemon status` says when "
-        "the file is newer).",
+        "the file, the key and what is allowed. A running daemon and open consoles "
+        "take an edit at once, or refuse all of it with a sentence (`daemon status`, the daemon's "
+        "log, the console's message row) and go on with what they had; a file that is half written "
+        "is read when it is whole. After `houston daemon restart`, which costs rollouts nothing, "
+        "and named in `daemon status` until then: `home`, `daemon.group`, `daemon.drain_seconds`, "
+        "`daemon.silent_seconds`, `daemon.log_mb`, `daemon.log_files`, `[metrics]`, `hosts.root`, "
+        "`gpus` of hosts, `[secrets]`. An engine that the daemon started and that is in use is "
+        "made anew when no rollout uses it any more. `console.name` and `keys.toml` count when a "
+        "console is opened. Task files of this home (`task.toml` and its `instructions_file`) and "
+        "`recipes/*.toml` beside houston.toml are checked when they are edited: `daemon status` "
+        "says what is wrong with them, `task list` which task is changed or broken. Rollouts that "
+        "run keep what they started with. Recipes are named by their path: `houston train sft R… "
+        "--recipe recipes/mine.toml`. Variables of a running daemon cannot be edited.",
         [
             ("Configuration", "(top)"),
             ("Daemon", "[daemon]"),

@@ -23,6 +23,7 @@ from houston_daemon.recorder.protocol import (
 )
 from houston_daemon.service.activations import Activations, Tried
 from houston_daemon.service.births import Births, Lost
+from houston_daemon.service.edits import Edits, Touched
 from houston_daemon.service.engine_watch import EngineState
 from houston_daemon.service.engines import Engines
 from houston_daemon.service.forcing import CUT_SHORT, Forcing
@@ -85,6 +86,7 @@ class Supervisor:
         gpus: RolloutGpus,
         trainers: Trainers,
         activations: Activations,
+        edits: Edits,
     ) -> None:
         self._loaded = loaded
         self._recorder = recorder
@@ -100,6 +102,7 @@ class Supervisor:
         self._gpus = gpus
         self._trainers = trainers
         self._activations = activations
+        self._edits = edits
         self._leaving: _Leaving | None = None
         self.failure = ""
         """What ended the recorder; empty while it lives."""
@@ -128,6 +131,7 @@ class Supervisor:
         self._rules.look(time.monotonic())
         try:
             now = time.monotonic()
+            self._edits.look(now, {standing.engine for standing in self._standings.values()})
             self._engines.pause_and_resume(now)
             self._fill()
             self._train(now)
@@ -175,8 +179,8 @@ class Supervisor:
             case signal.Signals():
                 # systemd says TERM for stop and restart; after a stop its unit ends the engines.
                 self._leave(own_unit() is not None, event.name)
-            case Wanted():
-                LOGGER.debug("rollouts may be runnable")  # each round of the loop looks
+            case Wanted() | Touched():
+                LOGGER.debug("rollouts may be runnable, or files changed")  # each round looks
 
     def _report(self, now: float) -> Reported:
         """What the status says of the processes here; systemd shows the shortest form."""
@@ -187,6 +191,7 @@ class Supervisor:
             **self._nightly.troubles(now),
             **self._rules.troubles(),
             **self._trainers.troubles(now),
+            **self._edits.troubles(),
         }
         restarts = {
             "workers": self._workers.restarts,
@@ -246,7 +251,7 @@ class Supervisor:
             self._error = f"engine {event.name} {event.state}"
 
     def _pause(self, now: float) -> float:
-        dues = (self._workers.next_due(now), self._trainers.next_due(now))
+        dues = (self._workers.next_due(now), self._trainers.next_due(now), self._edits.due(now))
         settings = self._loaded.config.daemon
         ends = [IDLE_SECONDS, watchdog_seconds() or IDLE_SECONDS]
         ends += [settings.silent_seconds / 4, max(LEAST_PAUSE, settings.engine_patience_seconds)]
@@ -267,6 +272,7 @@ class Supervisor:
             self._trainers.leave()
             self._nightly.stop()
             self._rules.stop()
+            self._edits.close()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
             self._leaving = _Leaving(True, "kill", 0.0, 0.0, CUT_SHORT)

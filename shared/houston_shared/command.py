@@ -11,12 +11,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from houston_shared import out, streams
-from houston_shared.config import load
-from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.config import Configuration, Loaded, load
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.home import Home
 from houston_shared.safe_text import safe
 
 
@@ -185,8 +187,23 @@ def _run(arguments: list[str]) -> int:
     parsed = parser.parse_args(rest[len(command.words) :])
     home = parsed.home or flags.home
     parsed.home_given = bool(home or os.environ.get("HOUSTON_HOME"))
-    loaded = load(home, parsed.config or flags.config)
-    return int(module.run(parsed, loaded))
+    return int(module.run(parsed, _loaded(command, home, parsed.config or flags.config)))
+
+
+ASK_THE_DAEMON = (("daemon", "status"), ("daemon", "stop"), ("daemon", "logs"))
+"""Commands that need to know nothing but the home."""
+
+
+def _loaded(command: Command, home: str | None, file: str | None) -> Loaded:
+    """The configuration; a daemon that runs is asked and stopped whatever its file says now."""
+    try:
+        return load(home, file)
+    except ConfigurationError as problem:
+        named = home or os.environ.get("HOUSTON_HOME")
+        if command.words not in ASK_THE_DAEMON or not named:
+            raise
+        out.note(f"warning: {problem.cause}")
+        return Loaded(Configuration(), Home(Path(named).expanduser().absolute()), "defaults")
 
 
 def _check_text(arguments: list[str]) -> None:

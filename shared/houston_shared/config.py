@@ -246,8 +246,10 @@ class Configuration(Settings, frozen=True):
     """Engines by name; `embedded` is there without being named."""
 
 
-class Loaded(msgspec.Struct, frozen=True):
-    """The configuration in force and the home it is for."""
+class Loaded(msgspec.Struct):
+    """The configuration in force and the home it is for. A program that runs for long shares one
+    of them, and edits of the file (`edits`) give it another `config`: read keys where they count.
+    """
 
     config: Configuration
     home: Home

@@ -72,6 +72,12 @@ class HomeLock:
         self._fd = fd
         return None
 
+    def describe(self, owner: Owner) -> None:
+        """Say something else of the holder, as of an edited configuration. Raises OSError."""
+        said = msgspec.json.encode(owner) + b"\n"
+        os.pwrite(self._fd, said, 0)
+        os.ftruncate(self._fd, len(said))
+
     def release(self, leave: Owner | None = None) -> None:
         """Let the home go; leave: the daemon that died on it, nobody without one. Idempotent."""
         if self._fd < 0:

@@ -337,6 +337,23 @@ def _is_special(path: Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
+def edited_since(record: TaskRecord) -> tuple[bool, str]:
+    """Whether the task file says something else than what was started, and why it cannot be read.
+
+    Of a task whose file has another name than `task.toml` nothing is known: neither then.
+    """
+    folder = Path(record.folder)
+    if not record.folder or (_is_folder(folder) and not (folder / "task.toml").exists()):
+        return False, ""
+    try:
+        found = load_task(folder / "task.toml")
+    except ConfigurationError as problem:
+        return True, problem.cause
+    if found.task.name != record.name:
+        return False, ""
+    return record not in (found.record(), found.record(hints=True)), ""
+
+
 def parse_task(record: TaskRecord) -> Task:
     """The task as it was stored; raises ConfigurationError when this version cannot read it."""
     where = f"stored task {record.name}"

@@ -49,7 +49,9 @@ def parse(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise ConfigurationError(f"{where} is not valid TOML: {problem}.") from None
+        end = f"at line {text.count(chr(10)) + 1}, where the file ends"
+        said = str(problem).replace("at end of document", end)
+        raise ConfigurationError(f"{where} is not valid TOML: {said}.") from None
 
 
 def with_nul(value: Any, key: str = "") -> str:

@@ -70,7 +70,6 @@ async def test_a_sleep_that_is_found_again_never_lasts_longer_than_it_was(
 
 
 READS_THE_WALL_CLOCK = {
-    "commands/status.py": "whether houston.toml is newer than the daemon: file times are wall",
     "environments/retrieval/answers.py": "how old a kept answer is: files outlive a boot",
     "environments/retrieval/request.py": "how far off a provider's Retry-After date is",
     "environments/workstation/browse/cache.py": "how old a kept page is: files outlive a boot",

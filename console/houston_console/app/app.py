@@ -22,6 +22,7 @@ from houston_console.app.drawing.depth import Quantised
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.themes import ANSI, DEFAULT, themes
 from houston_console.app.driver import SafeDriver, last_words
+from houston_console.app.edits import Edits
 from houston_console.app.home.screen import HomeScreen
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
@@ -116,6 +117,7 @@ class HoustonConsole(App[None]):
             self.compare,
         )
         self._begins = not rollout
+        self._edits: Edits | None = None
         self.low = low
 
     def get_default_screen(self) -> Screen[None]:
@@ -127,12 +129,18 @@ class HoustonConsole(App[None]):
         for theme in themes(self.depth):
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
-        given = wanted if wanted in self.available_themes else DEFAULT
-        self.theme = ANSI.name if self.low and given == DEFAULT else given
+        self.dress(wanted)
         for task in (self.pump.listen(), self.pump.run(), self.link.run(), self.needs.run()):
             self.run_worker(task, group="background")
         self.install_screen(self.at_home, "home")
         self.set_interval(1.0, self._say)
+        self._edits = edits = Edits(self)
+        self.run_worker(edits.run(), group="background")
+
+    def dress(self, wanted: str) -> None:
+        """The colours that the configuration names."""
+        given = wanted if wanted in self.available_themes else DEFAULT
+        self.theme = ANSI.name if self.low and given == DEFAULT else given
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line passes before it is drawn: the colours that the terminal has.
@@ -145,6 +153,8 @@ class HoustonConsole(App[None]):
     async def on_unmount(self) -> None:
         """What is on its way arrives; then let go of files and sockets."""
         await self.undoing.settle()
+        if self._edits:
+            self._edits.close()
         await self.link.close()
         await self.reader.close()
         await self.aside.close()

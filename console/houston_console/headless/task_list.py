@@ -11,6 +11,7 @@ from houston_shared.errors import ExitCode
 from houston_shared.store import views
 from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
+from houston_shared.task import edited_since
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +28,23 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
         return _packaged(arguments.json)
     with Reader(loaded.home) as reader:
         found = reader.run(rollouts.tasks())
+        stands = [edited_since(reader.run(rollouts.task(one))) for one in found]
     if arguments.json:
-        for one in found:
-            out.json_line(views.task(one))
+        for one, now in zip(found, stands, strict=True):
+            out.json_line(views.task(one, *now))
         return int(ExitCode.DONE)
     rows = [
-        (span(one.name, "name"), span(one.rollouts), span(one.running), span(score(one.best_score)))
-        for one in found
+        (
+            span(one.name, "name"),
+            span(one.rollouts),
+            span(one.running),
+            span(score(one.best_score)),
+            span(f"broken: {problem}", "bad") if problem else span("changed" if edited else ""),
+        )
+        for one, (edited, problem) in zip(found, stands, strict=True)
     ]
     if rows:
-        Page().table(("task", "rollouts#", "going on#", "best#"), rows)
+        Page().table(("task", "rollouts#", "going on#", "best#", "file"), rows)
     else:
         out.note("No task was started in this home.\n  next: houston rollout start TASK.toml")
     return int(ExitCode.DONE)

@@ -5,16 +5,14 @@ Exit code 0 when it runs and 69 when it does not; with `--lsb` those of init scr
 """
 
 import argparse
-import time
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 
 from houston_daemon.service.log import last_line
 from houston_shared import out
 from houston_shared.clock import iso, local
-from houston_shared.config import Loaded, fingerprint
+from houston_shared.config import Loaded
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, Frozen, HoustonError, NoAnswer
 from houston_shared.lock import Owner, holder, left_behind
@@ -52,19 +50,7 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     else:
         with Reader(loaded.home) as reader:
             _show(status, reader.run(rollouts.waiting()))
-        if _newer(loaded, status.uptime):
-            out.line(f"  config    {loaded.source} is newer than the daemon, which has not read it")
-            out.note("next: houston daemon restart")
     return int(ExitCode.DONE)
-
-
-def _newer(loaded: Loaded, uptime: float) -> bool:
-    """Whether houston.toml was written after the daemon's start and says something else."""
-    file, owner = Path(loaded.source), holder(loaded.home)
-    if owner is None or not file.is_absolute() or not file.is_file():
-        return False
-    newer = file.stat().st_mtime > time.time() - uptime
-    return newer and owner.configuration != fingerprint(loaded.config)
 
 
 def _not_running(arguments: argparse.Namespace, loaded: Loaded, stopped: DaemonNotRunning) -> int:

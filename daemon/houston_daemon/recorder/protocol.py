@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from houston_daemon.recorder.workers import Silence
+from houston_shared.config import Roles
 from houston_shared.records import RolloutSpec
 from houston_shared.store.bodies_training import RunState
 from houston_shared.wire import Status
@@ -111,6 +112,10 @@ class RecorderHandle(Protocol):
 
     def status(self, patience: float) -> Status:
         """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
+        ...
+
+    def use_roles(self, roles: Roles) -> None:
+        """Who may do what from now on. Raises ConfigurationError, and keeps what it was."""
         ...
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:

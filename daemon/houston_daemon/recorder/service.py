@@ -24,7 +24,7 @@ from houston_daemon.recorder.steps import assignments
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.work import FromSupervisor
 from houston_daemon.recorder.workers import Silence
-from houston_shared.config import Configuration, fingerprint
+from houston_shared.config import Configuration, Roles, fingerprint
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.secret_values import redact, redact_all
@@ -99,6 +99,10 @@ class Recorder:
     def status(self, patience: float) -> Status:
         """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
         return self._call(lambda store: self._running().board.status(store), patience)
+
+    def use_roles(self, roles: Roles) -> None:
+        """Who may do what from now on. Raises ConfigurationError, and keeps what it was."""
+        self._call(lambda _: self._identities.use(roles))
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
@@ -192,7 +196,7 @@ class Recorder:
 
     def _open(self) -> Loop:
         folders.prepare(self._home, self._group)
-        identities = Identities(self._group, self._roles)
+        self._identities = identities = Identities(self._group, self._roles)
         store, self.epoch = begin(self._home, self._fingerprint, self._died)
         loop = Loop(store, identities, self.epoch, self._tell, self._calls)
         try:

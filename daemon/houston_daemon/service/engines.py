@@ -7,7 +7,7 @@ the workers' own retries.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from houston_daemon.recorder.protocol import RecorderHandle
@@ -49,11 +49,13 @@ class Engines:
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         """patience: seconds that an engine may be down before its rollouts are paused."""
-        self._patience = patience
+        self.patience = patience
         self._make = make
         self._recorder = recorder
         self._tell = tell
         self._watched: dict[str, _Watched] = {}
+        self._stale: set[str] = set()
+        """Engines that run with settings which were edited since."""
 
     @property
     def states(self) -> dict[str, str]:
@@ -92,6 +94,23 @@ class Engines:
             args = (False, DROP_SECONDS)
             threading.Thread(target=watched.watch.stop, args=args, daemon=True).start()
 
+    def edited(self, name: str) -> None:
+        """Its settings are others: it is made anew as soon as no rollout uses it."""
+        if name in self._watched:
+            self._stale.add(name)
+
+    def renew(self, used: Collection[str]) -> None:
+        """Let go of engines that were edited and that nobody uses now."""
+        for name in self._stale - set(used):
+            LOGGER.info("engine %s was edited and is not used: it is made anew when needed", name)
+            self._stale.discard(name)
+            self.drop(name)
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """Engines that go on with the settings from before an edit."""
+        return tuple(sorted(self._stale))
+
     def reachable(self, name: str) -> str | None:
         """URL of an engine that answers (empty where workers know it), None while it does not."""
         watched = self._watched.get(name)
@@ -119,7 +138,7 @@ class Engines:
                 self._recorder.pause_for_engine(name, False)
                 watched.resumes = watched.waiting = False
             since = watched.down_since
-            if since is not None and now - since > self._patience:
+            if since is not None and now - since > self.patience:
                 # Each time: rollouts that were started since wait for it, too.
                 self._recorder.pause_for_engine(name, True, watched.state)
                 watched.resumes = True

@@ -5,6 +5,8 @@ import faulthandler
 import os
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,7 @@ from houston_daemon.service import crash, ready
 from houston_daemon.service.activations import Activations
 from houston_daemon.service.births import SILENT_SECONDS, Births
 from houston_daemon.service.descriptors import raise_descriptors
+from houston_daemon.service.edits import Edits
 from houston_daemon.service.engine_child import free_gpus
 from houston_daemon.service.engine_server import servers
 from houston_daemon.service.engines import Engines
@@ -44,7 +47,6 @@ from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.lock import HomeLock, Owner, unusable
 from houston_shared.secret_values import install
-from houston_shared.store.bodies import DaemonDied
 
 WORKER = "houston_daemon.rollout.worker"
 PRELOADED = "houston_daemon.rollout.preloaded"
@@ -98,7 +100,7 @@ def serve(loaded: Loaded, ready_fd: int | None, foreground: bool) -> int:
             return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
         point("supervisor.lock.after")
         settle(loaded.home, loaded.config.daemon.group)
-        code = _run(loaded, log, ready_fd, crash.died(lock.died, loaded.home))
+        code = _run(loaded, log, ready_fd, lock, me)
         return code
     except HoustonError as problem:
         LOGGER.error("not started: %s", problem)
@@ -129,9 +131,10 @@ def _prepare(loaded: Loaded, foreground: bool) -> LogFile:
     return log
 
 
-def _run(loaded: Loaded, log: LogFile, ready_fd: int | None, died: DaemonDied | None) -> int:
+def _run(loaded: Loaded, log: LogFile, ready_fd: int | None, lock: HomeLock, me: Owner) -> int:
     from houston_daemon.recorder.service import Recorder
 
+    died = crash.died(lock.died, loaded.home)
     inbox = Inbox()
     forcing = Forcing(inbox.put, forced_seconds(loaded))
     forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
@@ -142,7 +145,8 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None, died: DaemonDied | 
     point("supervisor.recorder.before")
     recorder.start()
     figures.start(recorder)
-    supervisor, births, engines = _crew(loaded, recorder, inbox, log, forcing)
+    say = partial(_describe, loaded, lock, me)
+    supervisor, births, engines = _crew(loaded, recorder, inbox, log, forcing, say)
     point("supervisor.ready.before")
     ready.say(ready_fd, ready.Report(ready=True, before=crash.told(died, loaded.home)))
     point("supervisor.ready.after")
@@ -164,8 +168,24 @@ def _run(loaded: Loaded, log: LogFile, ready_fd: int | None, died: DaemonDied | 
     return code
 
 
+def _describe(loaded: Loaded, lock: HomeLock, me: Owner) -> None:
+    """Who looks for the daemon of the home reads what it runs with now."""
+    now = msgspec.structs.replace(
+        me, configuration=fingerprint(loaded.config), source=loaded.source
+    )
+    try:
+        lock.describe(now)
+    except OSError as problem:
+        LOGGER.warning("the lock of the home could not be written: %s", problem)
+
+
 def _crew(
-    loaded: Loaded, recorder: RecorderHandle, inbox: Inbox, log: LogFile, forcing: Forcing
+    loaded: Loaded,
+    recorder: RecorderHandle,
+    inbox: Inbox,
+    log: LogFile,
+    forcing: Forcing,
+    taken: Callable[[], None],
 ) -> tuple[Supervisor, Births, Engines]:
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
@@ -200,6 +220,7 @@ def _crew(
         gpus,
         trainers,
         activations,
+        Edits(loaded, recorder, inbox, engines, workers, taken),
     )
     return supervisor, births, engines
 

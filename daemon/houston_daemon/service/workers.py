@@ -75,7 +75,8 @@ class Workers:
         self._recorder = recorder
         self._launch = launch
         self._log_of = log_of
-        self._limit = limit
+        self.limit = limit
+        """How many run at the same time, at most."""
         self._live: dict[str, _Live] = {}
         self._past: dict[str, _Past] = {}
         self.restarts = 0
@@ -151,7 +152,7 @@ class Workers:
         for rollout in gone:
             del self._past[rollout]
         for rollout in runnable:
-            if len(self._live) >= self._limit or self._starting() >= STARTING_LIMIT:
+            if len(self._live) >= self.limit or self._starting() >= STARTING_LIMIT:
                 return
             standing = standings.get(rollout)
             if standing is None or rollout in self._live or self._due(rollout) > now:

@@ -23,14 +23,16 @@ if TYPE_CHECKING:  # dataclasses take 2 ms that a list of rollouts does not pay
 Json = dict[str, Any]
 
 
-def task(one: Task) -> Json:
-    """A line of `task list --json`."""
+def task(one: Task, edited: bool, problem: str) -> Json:
+    """A line of `task list --json`; edited, problem: how its file stands now."""
     return {
         "task": one.name,
         "rollouts": one.rollouts,
         "running": one.running,
         "best_score": one.best_score,
         "first_seen": iso(one.first_seen),
+        "edited": edited,
+        "problem": problem,
     }
 
 

@@ -65,6 +65,25 @@ class Watching:
                 self.engines.changed(event, now)
 
 
+def test_an_edited_engine_is_made_anew_when_nobody_uses_it(tmp_path: Path) -> None:
+    configuration = loaded(tmp_path, far=Engine(kind="token", url="http://127.0.0.1:1/v1"))
+    watching = Watching(configuration)
+    watching.engines.use(["far"])
+    watching.until(lambda: watching.engines.states["far"].startswith("down"))
+    with listening() as port:
+        far = Engine(kind="token", url=f"http://127.0.0.1:{port}/v1")
+        configuration.config = Configuration(engines={"far": far})
+        watching.engines.edited("far")
+        watching.engines.edited("never used")
+        watching.engines.renew({"far"})
+        assert watching.engines.stale == ("far",)
+        watching.engines.renew(set())
+        assert (watching.engines.stale, watching.engines.states) == ((), {})
+        watching.engines.use(["far"])
+        watching.until(lambda: watching.engines.states["far"] == "ready")
+    watching.engines.stop(False, 5)
+
+
 def test_no_two_engines_share_their_files(tmp_path: Path) -> None:
     """Full weights have an engine named after them; anybody may call another one `policy_3`."""
     names = ("policy@3", "policy_3", "policy 3", "policy/3", "policy%403")

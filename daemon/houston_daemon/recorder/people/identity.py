@@ -65,6 +65,11 @@ class Identities:
         self.book = RoleBook(roles or Roles(), group)
         self._known: dict[str, tuple[float, Peer]] = {}
 
+    def use(self, roles: Roles) -> None:
+        """Go by these roles from the next message on. Raises ConfigurationError."""
+        self.book.use(roles)
+        self._known.clear()
+
     def peer(self, address: str | None) -> Peer | None:
         """The user behind libzmq's `Peer-Address` (`localhost:uid:gid:pid`); None when unknown."""
         if address is None:

@@ -71,16 +71,23 @@ class RoleBook:
 
         Raises ConfigurationError for a user or group that this machine does not have.
         """
-        self._named: tuple[tuple[Role, tuple[str, ...]], ...] = (
+        self._group = group
+        self.use(roles)
+
+    def use(self, roles: config.Roles) -> None:
+        """Go by these from now on. Raises ConfigurationError as the constructor, and keeps what
+        it had.
+        """
+        named: tuple[tuple[Role, tuple[str, ...]], ...] = (
             ("operator", roles.operators),
             ("annotator", roles.annotators),
             ("viewer", roles.viewers),
         )
-        self._group = group
-        self._member: Role = "viewer" if roles.annotators else "annotator"
-        for role, names in self._named:
+        for role, names in named:
             for name in names:
                 _check(name, f"roles.{role}s")
+        self._named = named
+        self._member: Role = "viewer" if roles.annotators else "annotator"
 
     def role(self, uid: int, name: str, gids: Collection[int]) -> Role | None:
         """The highest role of a user; None for who has none.
