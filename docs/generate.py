@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
 PAGES = {
     "configuration.md": (
-        "config.py config_hosts.py config_judge.py config_tools.py",
+        "config.py config_engine.py config_hosts.py config_judge.py config_tools.py",
         "Configuration: houston.toml",
         "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
         "`houston.toml` in the home, `houston.toml` in the current folder. "
