@@ -123,3 +123,16 @@ def test_somebody_sits_there_under_the_name_that_they_give(
         _until(lambda: terminal.shows(b"live") and live.query(here) == [("ben", 0)], "it is known")
         os.write(terminal.master, b"q")
         assert terminal.process.wait(SECONDS) == 0
+
+
+def test_who_leaves_before_undoing_is_told_how_to(live: LiveStation, tmp_path: Path) -> None:
+    worker = live.working()
+    worker.step(1)
+    with _console(live.home, tmp_path, worker.rollout, "--as", "ben") as terminal:
+        _until(lambda: terminal.shows(b"live"), "it is there")
+        os.write(terminal.master, b"p")
+        _until(lambda: terminal.shows(b"takes it back"), "it is paused")
+        os.write(terminal.master, b"q")
+        undo = f"to undo it: houston rollout resume {worker.rollout}".encode()
+        _until(lambda: terminal.shows(undo), "how to undo it")
+        assert terminal.process.wait(SECONDS) == 0

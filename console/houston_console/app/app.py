@@ -91,7 +91,7 @@ class HoustonConsole(App[None]):
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
         self.aside = AsyncReader(loaded.home)  # for what no key waits for
-        self.undoing = Undoing(self._offer, self._did, self._not_done)
+        self.undoing = Undoing(self._offer, self._did, self._not_done, self.run_worker)
         person = myself(name)
         self.state.me = person.name
         self.needs = Needs(loaded.home, self.aside, person, self._judged, self._cannot_read)

@@ -81,7 +81,7 @@ def run(parsed: argparse.Namespace, loaded: Loaded) -> int:
     app.run()
     for offer in app.undoing.offers:
         if offer.act is not None:
-            out.note(f"{offer.act.words} It stands; to undo it: {offer.act.command}")
+            out.line(f"{offer.act.words} It stands; to undo it: {offer.act.command}")
     return app.return_code or int(ExitCode.DONE)
 
 

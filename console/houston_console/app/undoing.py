@@ -54,13 +54,18 @@ class Undoing:
         changed: Callable[[], None],
         tell: Callable[[str], None],
         failed: Callable[[HoustonError], None],
+        watch: Callable[[Awaitable[None]], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """changed: other offers stand. tell: something was done. clock: seconds."""
+        """changed: other offers stand. tell: something was done. clock: seconds.
+
+        watch: given each act as it goes on, to say what is wrong with the code of one; what it
+        does with that must not end the act.
+        """
         self.offers: list[Offer] = []
         """The oldest first."""
         self.clock = clock
-        self._changed, self._tell, self._failed = changed, tell, failed
+        self._changed, self._tell, self._failed, self._watch = changed, tell, failed, watch
         self._turn = asyncio.Lock()
         self._going: set[asyncio.Task[None]] = set()
 
@@ -98,6 +103,7 @@ class Undoing:
         task = asyncio.create_task(work)
         self._going.add(task)
         task.add_done_callback(self._going.discard)
+        self._watch(asyncio.shield(task))
         self._changed()
 
     async def _do(self, offer: Offer, work: Coroutine[Any, Any, Act | None]) -> None:
@@ -110,8 +116,11 @@ class Undoing:
 
     def _settled(self, offer: Offer, act: Act | None) -> None:
         if act is not None and act.back is not None:
-            same = [one for one in self.offers if one is not offer and one.about == offer.about]
-            self.offers = [one for one in self.offers if not offer.about or one not in same]
+            self.offers = [
+                one
+                for one in self.offers
+                if one is offer or not offer.about or one.about != offer.about
+            ]
             offer.until = self.clock() + SECONDS
         else:
             self.offers = [one for one in self.offers if one is not offer]

@@ -3,6 +3,7 @@
 What is not asked first is offered to be undone: a claim of what was free, a release without a note.
 """
 
+import shlex
 import uuid
 
 from houston_console.app.asking import Question
@@ -27,6 +28,11 @@ class Claiming:
         self._link, self._undoing, self._screen = link, undoing, screen
         self._taken = ""
         """The rollout that was claimed here last: it may not have been read yet."""
+
+    @property
+    def _as(self) -> str:
+        """How a command says who speaks."""
+        return f" --as {shlex.quote(self._link.claimed)}" if self._link.claimed else ""
 
     def toggle(self, rollout: str, holding: Holding | None, state: ConsoleState) -> None:
         """Claim what is free, release what is one's own, and ask before taking over.
@@ -100,7 +106,7 @@ class Claiming:
             return f"Nobody looks after {rollout}, as before."
 
         words = f"You look after {rollout}: everybody sees it. C lets it go."
-        return Act(words, back, f"houston claim {rollout} --release")
+        return Act(words, back, f"houston claim {rollout} --release{self._as}")
 
     async def _let_go(self, rollout: str) -> Act:
         """Release what is one's own. Raises HoustonError."""
@@ -110,7 +116,9 @@ class Claiming:
             await self._ask(rollout, "", False, seq)
             return f"You look after {rollout} again."
 
-        return Act(f"You look after {rollout} no longer.", back, f"houston claim {rollout}")
+        return Act(
+            f"You look after {rollout} no longer.", back, f"houston claim {rollout}{self._as}"
+        )
 
 
 def _about(rollout: str) -> str:
