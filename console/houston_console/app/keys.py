@@ -193,7 +193,7 @@ KEYS = (
     Key("policies", "escape,backspace", "back", "esc", "back to where you came from", "back"),
     Key("rollouts", "enter,space", "screen.choose_rollout", "enter", "open a rollout", "open",
         True),
-    Key("rollouts", "s", "screen.sort_rollouts", "s",
+    Key("rollouts", "s", "sort", "s",
         "by need at once, not only after some seconds"),
     Key("files", "enter", "choose", "enter", "from a file to its changes, from there to the step",
         "open"),

@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
 
 from houston_console.app.areas import AREAS, area_of
 from houston_console.app.bars import TabBar
@@ -208,8 +207,7 @@ class WatchScreen(HoustonScreen):
 
     async def action_walk(self, by: int) -> None:
         """The next event since this person was here, or the one before."""
-        step = self.since.walk(by, self.trajectory.transcript.cursor)
-        if step:
+        if step := self.since.walk(by, self.trajectory.transcript.cursor):
             self._go("trajectory")
             await self.trajectory.transcript.go_to(step, open=True)
 
@@ -285,8 +283,7 @@ class WatchScreen(HoustonScreen):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys follows the focus."""
         self.offer()
-        area = area_of(event.widget)
-        if area is not None:
+        if (area := area_of(event.widget)) is not None:
             self._mark(area)
         elif isinstance(event.widget, SinceList):
             self.hints.area("since")
@@ -333,8 +330,7 @@ class WatchScreen(HoustonScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Letters are letters while somebody types."""
-        typing = isinstance(self.focused, (TextArea, Input))
-        return not (typing and action in ("area", "ask"))
+        return not (self.types and action in ("area", "ask"))
 
     def action_next_area(self, by: int) -> None:
         """The area after this one, or before."""
@@ -346,30 +342,27 @@ class WatchScreen(HoustonScreen):
 
     async def action_choose_rollout(self) -> None:
         """Open the rollout under the selector's cursor; keys behind this one wait for it."""
-        under = self.selector.rollouts.under_cursor
-        if under is not None and under.need is not None:
+        if (under := self.selector.rollouts.under_cursor) is not None and under.need is not None:
             await self.choose(under.id)
-
-    def action_sort_rollouts(self) -> None:
-        """The selector by need, now."""
-        self.selector.sort()
 
     async def choose(self, rollout: str) -> None:
         """Go to another rollout's steps: first the focus and the composer, then what is read."""
         self._go("trajectory")
+        await self._opened(rollout)
+
+    async def _opened(self, rollout: str) -> bool:
         try:
             await self.open_rollout(rollout)
         except HoustonError as problem:
             self.told(problem)
+            return False
+        return True
 
     async def on_go_to(self, message: GoTo) -> None:
         """From a change, a search, a message or a permalink to its step."""
-        if message.rollout not in ("", self.state.selected):
-            try:
-                await self.open_rollout(message.rollout)
-            except HoustonError as problem:
-                self.told(problem)
-                return
+        other = message.rollout not in ("", self.state.selected)
+        if other and not await self._opened(message.rollout):
+            return
         await self.trajectory.transcript.go_to(message.step, open=True)
         self.trajectory.transcript.reveal_match(message.step)
         self._go("trajectory")
@@ -390,8 +383,7 @@ class WatchScreen(HoustonScreen):
     async def on_open_eye(self, message: OpenEye) -> None:
         """What the model was given at a step, on a screen of its own."""
         if self.source is not None:
-            eye = Eye(self.state, self._home, self.source, message.step, self)
-            await self.app.push_screen(eye)
+            await self.app.push_screen(Eye(self.state, self._home, self.source, message.step, self))
 
     # --- steering ---------------------------------------------------------------
 

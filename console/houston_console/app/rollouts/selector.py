@@ -38,6 +38,9 @@ class RolloutList(LineView):
     class Moved(Message):
         """The cursor is on another rollout."""
 
+    class Sort(Message):
+        """By need, now."""
+
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.listed: list[Row] = []
@@ -96,6 +99,10 @@ class RolloutList(LineView):
         if empty != self.empty:
             self.empty = empty
             self.refresh()
+
+    def action_sort(self) -> None:
+        """By need again."""
+        say(self, self.Sort())
 
     def on_focus(self) -> None:
         """Somebody is here."""
@@ -183,7 +190,7 @@ class Selector(Vertical):
         listed.take(rows, state.selected)
         subtitle(
             self,
-            line(span(listed.order.words(shown("rollouts", "screen.sort_rollouts")), "warning")),
+            line(span(listed.order.words(shown("rollouts", "sort")), "warning")),
         )
         self.on_rollout_list_moved()
 
@@ -192,7 +199,7 @@ class Selector(Vertical):
         if self.rollouts.order.due and self._state is not None:
             self.take(self._state)
 
-    def sort(self) -> None:
+    def on_rollout_list_sort(self) -> None:
         """By need again, now."""
         if self._state is not None:
             self.take(self._state, sort=True)
