@@ -153,7 +153,7 @@ def sit(tmp_path: Path) -> Sit:
         name: str = "",
     ) -> AsyncIterator[Seat]:
         named = rollout or ("" if at_home else _newest(home))
-        loaded = Loaded(Configuration(), home, "test")
+        loaded = Loaded(Configuration(), home, "defaults")
         app = HoustonConsole(loaded, named, tmp_path / "state", name=name)
         async with app.run_test(size=size) as pilot:
             seat = Seat(app, pilot)

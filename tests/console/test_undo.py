@@ -293,7 +293,9 @@ async def test_without_a_daemon_nothing_is_done_and_nothing_offered(
 async def test_who_leaves_at_once_has_done_it(
     live: LiveStation, rollout: str, tmp_path: Any
 ) -> None:
-    app = HoustonConsole(Loaded(Configuration(), live.home, "test"), rollout, tmp_path / "state")
+    app = HoustonConsole(
+        Loaded(Configuration(), live.home, "defaults"), rollout, tmp_path / "state"
+    )
     async with app.run_test(size=WIDE) as pilot:
         seat = Seat(app, pilot)
         await ready(seat, rollout)
