@@ -70,6 +70,8 @@ class Seat:
     def __init__(self, app: HoustonConsole, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
+        self.expected_faults: list[str] = []
+        """Of parts that a test lets fail: a console goes on, and a test would not notice."""
 
     @property
     def transcript(self) -> Transcript:
@@ -168,5 +170,6 @@ def sit(tmp_path: Path) -> Sit:
             await seat.transcript.settle()
             await pilot.pause()
             yield seat
+        assert app.errors.faults == seat.expected_faults
 
     return down

@@ -4,15 +4,17 @@ Reads go through one asynchronous reader, wake-ups through `pump`, words to the 
 `link`; screens know what to show of it.
 """
 
+import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from textual import actions, events
 from textual.app import App
 from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from houston_console.app.comfort import clipboard, commands
 from houston_console.app.comfort.commands import Command, Commands
@@ -23,6 +25,7 @@ from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.themes import ANSI, DEFAULT, themes
 from houston_console.app.driver import SafeDriver, last_words
 from houston_console.app.edits import Edits
+from houston_console.app.error_boundary import ErrorBoundary, ErrorLog
 from houston_console.app.home.screen import HomeScreen
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
@@ -43,11 +46,13 @@ from houston_shared.safe_text import safe
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.wire import Notice
 
+AGAIN_SECONDS = 1.0
+"""After which background work that failed is begun again."""
 COPY_SECONDS = 1.0
 """How long after a key the clipboard may be written for it."""
 
 
-class HoustonConsole(App[None]):
+class HoustonConsole(ErrorBoundary, App[None]):
     """One annotator's console on one home."""
 
     CSS_PATH = "console.tcss"
@@ -75,11 +80,13 @@ class HoustonConsole(App[None]):
         self.no_color = depth == "none"
         self.error_console = last_words()
         self._pressed_at = -COPY_SECONDS
+        self._begun = self._telling = False
         self.animation_level = "none"
         self.loaded = loaded
         self.state = ConsoleState()
         self.reader = AsyncReader(loaded.home)
         self.outbox = Outbox(loaded.home, folder, name)
+        self.errors = ErrorLog(self.outbox.folder / "console.log")
         self.link = Link(loaded.home, self.outbox, self._linked, name)
         self.pump = Pump(
             loaded.home,
@@ -130,12 +137,13 @@ class HoustonConsole(App[None]):
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
         self.dress(wanted)
-        for task in (self.pump.listen(), self.pump.run(), self.link.run(), self.needs.run()):
-            self.run_worker(task, group="background")
+        self._edits = edits = Edits(self)
+        going_on = (self.pump.listen, self.pump.run, self.link.run, self.needs.run, edits.run)
+        for work in going_on:
+            self.run_worker(self._for_ever(work), group="background")
         self.install_screen(self.at_home, "home")
         self.set_interval(1.0, self._say)
-        self._edits = edits = Edits(self)
-        self.run_worker(edits.run(), group="background")
+        self._begun = True
 
     def dress(self, wanted: str) -> None:
         """The colours that the configuration names."""
@@ -158,6 +166,43 @@ class HoustonConsole(App[None]):
         await self.link.close()
         await self.reader.close()
         await self.aside.close()
+
+    # --- faults ------------------------------------------------------------------------------
+
+    async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work in the background, begun again after a fault."""
+        while True:
+            try:
+                return await work()
+            except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
+                self.take_fault(work, error)
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """What no boundary saw, as of timers and workers; Textual would end the program."""
+        self.take_fault(self, error.error if isinstance(error, WorkerFailed) else error)
+
+    def take_fault(self, part: object, error: BaseException) -> str:
+        """Log and show what a part raised; returns a line that says what and where.
+
+        While the console is being opened there is nothing to go on with: then it ends.
+        """
+        if not self._begun and isinstance(error, Exception):
+            super()._handle_exception(error)
+        try:
+            fault = self.errors.add(part, error)
+            follow = f"The traceback is in {self.errors.path}."
+        except OSError as problem:
+            fault = self.errors.faults[-1]
+            follow = f"The traceback could not be kept: {problem.strerror}."
+        if not self._telling:
+            self._telling = True
+            try:
+                words = f"A part of the console failed: {fault}. The rest goes on. {follow}"
+                self.front.tell(words, "error")
+            finally:
+                self._telling = False
+        return fault
 
     # --- what changed ------------------------------------------------------------------------
 

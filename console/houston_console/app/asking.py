@@ -8,6 +8,7 @@ from houston_console.app.bars import HintBar
 from houston_console.app.dialogs import TextLines
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, block, line
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings
 from houston_console.app.one_line import OneLine
 
@@ -15,7 +16,7 @@ WIDTH = 58
 """Cells of a line in the box."""
 
 
-class Question(ModalScreen[tuple[str, ...] | None]):
+class Question(ErrorBoundary, ModalScreen[tuple[str, ...] | None]):
     """One box with a line for each thing that is asked; None when it was left."""
 
     BINDINGS = bindings("words")

@@ -18,6 +18,7 @@ from houston_console.app.drawing.lines import (
     width_of,
 )
 from houston_console.app.drawing.palette import blank, palette
+from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.keys import Area, hints
 from houston_console.app.rollouts.listing import STATES
 from houston_console.app.state import ConsoleState
@@ -37,7 +38,7 @@ LINKS: dict[str, tuple[str, str, Tone]] = {
 }
 
 
-class Bar(Widget):
+class Bar(PaneBoundary, Widget):
     """One line; drawn again only when it says something else."""
 
     DEFAULT_CSS = "Bar { height: 1; }"

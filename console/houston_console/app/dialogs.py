@@ -12,6 +12,7 @@ from houston_console.app.bars import HintBar
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, fit, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import TITLES, Area, bindings, chain, of
 from houston_console.app.one_line import OneLine
 
@@ -40,7 +41,7 @@ class TextLines(LineView):
         self.jump(len(lines) if at_end else 0)
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(ErrorBoundary, ModalScreen[bool]):
     """Yes or no; anything but `y` is no."""
 
     BINDINGS = bindings("question")
@@ -71,7 +72,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class Help(ModalScreen[None]):
+class Help(ErrorBoundary, ModalScreen[None]):
     """Every key, those of where one is before the others."""
 
     BINDINGS = [("escape,q,question_mark,f1", "close", "close")]

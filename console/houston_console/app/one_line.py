@@ -6,6 +6,7 @@ from textual import events
 from textual.binding import Binding
 from textual.widgets import Input
 
+from houston_console.app.error_boundary import PaneBoundary
 from houston_shared.safe_text import safe_line
 
 EDITING = {
@@ -17,7 +18,7 @@ EDITING = {
 """What Textual's own line does by a key."""
 
 
-class OneLine(Input):
+class OneLine(PaneBoundary, Input):
     """Textual's line, whose keys do not overtake each other: bindings are done before the letters
     that were typed before them."""
 

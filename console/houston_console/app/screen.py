@@ -11,12 +11,13 @@ from textual.widgets import Input, TextArea
 
 from houston_console.app.bars import HintBar, StatusBar, UndoBar
 from houston_console.app.drawing.lines import Tone
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import Area, shown
 from houston_console.app.state import ConsoleState
 from houston_shared.errors import HoustonError
 
 
-class HoustonScreen(Screen[None]):
+class HoustonScreen(ErrorBoundary, Screen[None]):
     """A screen that the app brings up to date. Its areas are composed by `body`."""
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)

@@ -16,6 +16,7 @@ from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span, spread
 from houston_console.app.drawing.themes import THEMES
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import Area, chain, of
 from houston_console.app.one_line import OneLine
 from houston_shared.store.queries.rollouts import Rollout
@@ -100,7 +101,7 @@ class CommandLine(OneLine):
             screen.choose(taken)
 
 
-class Commands(ModalScreen[Command | None]):
+class Commands(ErrorBoundary, ModalScreen[Command | None]):
     """A line to type in above the commands that fit."""
 
     def __init__(self, commands: list[Command], name: str = "Commands") -> None:

@@ -15,13 +15,14 @@ from textual.strip import Strip
 from houston_console.app.drawing.lines import Line, plain, pointed
 from houston_console.app.drawing.palette import Palette, blank, palette
 from houston_console.app.drawing.selecting import cut, over
+from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.keys import bindings
 
 SELECTED = 20_000
 """Lines that a selection without an end takes at most."""
 
 
-class LineView(ScrollView, can_focus=True, inherit_bindings=False):
+class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False):
     """Lines 0, 1, … of `line_count`, one of which may be the cursor's."""
 
     BINDINGS = bindings("lines")
@@ -154,6 +155,8 @@ class LineView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def put_cursor(self, number: int) -> None:
         """Stand on the line `number`, or the nearest that may be stood on, and show it."""
+        if not self.line_count():
+            return
         wanted = max(0, min(number, self.line_count() - 1))
         on = range(wanted, self.line_count())
         back = range(wanted, -1, -1)

@@ -16,6 +16,7 @@ from textual.message import Message
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import UNREAD, Line, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.files import plans
 from houston_console.app.files.lines import file_line, made_line, read, search_line
 from houston_console.app.files.view import DiffText
@@ -98,7 +99,7 @@ def _key(row: Item) -> tuple[str, str | int]:
     return ("change", row.step) if isinstance(row, Made) else ("search", row.seq)
 
 
-class Files(Vertical):
+class Files(ErrorBoundary, Vertical):
     """The area at the upper right."""
 
     BINDINGS = bindings("files")

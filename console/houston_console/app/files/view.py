@@ -108,7 +108,6 @@ class DiffText(LineView):
 
 def _over(strip: Strip, ground: Stretch, style: Style) -> Strip:
     """`strip` with another ground, or colour, between two cells."""
-    end = min(ground.end, strip.cell_length)
-    before, within, after = strip.divide([ground.start, end, strip.cell_length])
+    within = strip.crop(ground.start, ground.end)
     styled = [one._replace(style=(one.style or Style()) + style) for one in within]
-    return Strip.join([before, Strip(styled), after])
+    return Strip.join([strip.crop(0, ground.start), Strip(styled), strip.crop(ground.end)])

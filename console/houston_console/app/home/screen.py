@@ -131,7 +131,9 @@ class HomeScreen(HoustonScreen):
         self._say_around()
 
     def _say_around(self) -> None:
-        box = self.query_one("#home")
+        box = next(iter(self.query("#home")), None)
+        if box is None:
+            return  # a worker that ends when home is being closed
         board, me = self.state.board, self.state.me
         parts = summary(board.needs, board.at_home, me, not self._link.unseen)
         if board is NOBODY:

@@ -10,6 +10,7 @@ from typing import Any
 
 from textual.containers import Vertical
 
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.judging.bench import Bench, Deed, Done, Range, messages, reasoned, within
 from houston_console.app.judging.history import Said, history_lines
 from houston_console.app.keys import bindings
@@ -31,7 +32,7 @@ DID: dict[Judgement, str] = {
 }
 
 
-class Judging(Vertical):
+class Judging(ErrorBoundary, Vertical):
     """Around the transcript."""
 
     BINDINGS = bindings("judging")

@@ -9,6 +9,7 @@ from textual.screen import ModalScreen
 from houston_console.app.dialogs import TextLines
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.transcript.margin import VERDICTS
 from houston_shared.clock import local
 from houston_shared.store.queries import verdicts
@@ -33,7 +34,7 @@ def history_lines(said: Sequence[verdicts.Said], stands: Sequence[Given], width:
     return [*found, (), *block(f"now  {now}{outranked}", width, "strong", span(" "))]
 
 
-class Said(ModalScreen[None]):
+class Said(ErrorBoundary, ModalScreen[None]):
     """A page to read."""
 
     BINDINGS = [("escape,q,enter,H", "close", "close")]

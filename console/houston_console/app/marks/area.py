@@ -5,6 +5,7 @@ from typing import Any
 
 from textual.containers import Vertical
 
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
 from houston_console.app.marks.listing import marks
@@ -18,7 +19,7 @@ from houston_shared.store.queries import people
 from houston_shared.wire import Bookmark
 
 
-class Marks(Vertical):
+class Marks(ErrorBoundary, Vertical):
     """Around the transcript."""
 
     BINDINGS = bindings("marks")

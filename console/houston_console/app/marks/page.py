@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.marks.listing import Mark, mark_line
 
 NONE = " Nobody has left a bookmark (m) or a note (;) here."
@@ -32,7 +33,7 @@ class MarkList(LineView):
         return mark_line(self.found[number], self.room)
 
 
-class MarksPage(ModalScreen[int | None]):
+class MarksPage(ErrorBoundary, ModalScreen[int | None]):
     """Answers with the step that was chosen."""
 
     BINDINGS = [("escape,q,L", "close", "close"), ("enter", "choose", "go there")]

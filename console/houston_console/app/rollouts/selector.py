@@ -11,6 +11,7 @@ from textual.message import Message
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import UNREAD, Line, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings, shown
 from houston_console.app.messages import say
 from houston_console.app.rollouts.listing import rollout_facts, rollout_line
@@ -161,7 +162,7 @@ def _nothing(width: int) -> list[Line]:
     return []
 
 
-class Selector(Vertical):
+class Selector(ErrorBoundary, Vertical):
     """The area on the left."""
 
     def __init__(self, **arguments: Any) -> None:

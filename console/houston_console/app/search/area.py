@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.timer import Timer
 
 from houston_console.app.drawing.lines import line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings
 from houston_console.app.messages import Failed, GoTo, GoToLine, Told, say
 from houston_console.app.search.finder import Finder
@@ -30,7 +31,7 @@ PAUSE_SECONDS = 0.15
 """Without a key, after which what was typed is looked for."""
 
 
-class Searching(Vertical):
+class Searching(ErrorBoundary, Vertical):
     """Around the transcript."""
 
     BINDINGS = bindings("hits")

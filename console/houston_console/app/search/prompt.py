@@ -12,6 +12,7 @@ from textual.widgets import Input
 from houston_console.app.bars import Bar
 from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.lines import Line, spread
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings
 from houston_console.app.messages import say
 from houston_console.app.screen import HoustonScreen
@@ -35,7 +36,7 @@ class SearchLine(Prompt):
         self._done(True)
 
 
-class SearchPrompt(Vertical):
+class SearchPrompt(ErrorBoundary, Vertical):
     """Hidden until it is opened."""
 
     BINDINGS = bindings("search")

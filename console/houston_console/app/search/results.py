@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.search.asked import NAMES
 from houston_console.app.search.found import LISTED, Found, hit_line, place
 from houston_shared.store.finding.looking import Hit
@@ -39,7 +40,7 @@ class Places(LineView):
         return self._cells
 
 
-class Results(ModalScreen[Hit | None]):
+class Results(ErrorBoundary, ModalScreen[Hit | None]):
     """Answers with the place that was chosen."""
 
     BINDINGS = [("escape,q,l", "close", "close"), ("enter", "choose", "go there")]

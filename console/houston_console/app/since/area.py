@@ -12,6 +12,7 @@ from textual.message import Message
 
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, block, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings, shown
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.people.lines import ago, others, unread, who
@@ -80,7 +81,7 @@ class SinceList(LineView):
         self.action_choose()
 
 
-class SinceArea(Vertical):
+class SinceArea(ErrorBoundary, Vertical):
     """People, a note, a line of what happened, and all of it when it is unfolded."""
 
     class Read(Message):

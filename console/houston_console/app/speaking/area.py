@@ -12,6 +12,7 @@ from houston_console.app.comfort.commands import Command, Commands
 from houston_console.app.dialogs import Confirm
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, line
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.link import Link
 from houston_console.app.messages import Failed, GoTo, Told, guarded, say
 from houston_console.app.rollouts.selector import Facts
@@ -40,7 +41,7 @@ STEPS = 20
 KEEP = "keep"
 
 
-class GuidanceArea(Vertical):
+class GuidanceArea(ErrorBoundary, Vertical):
     """The area below the trajectory."""
 
     class Compose(Message):

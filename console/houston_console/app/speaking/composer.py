@@ -12,6 +12,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
+from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.keys import actions
 from houston_console.app.messages import Told, say
 from houston_console.app.speaking.completion import Offer, offer
@@ -25,7 +26,7 @@ Words = Callable[[], Awaitable[list[str]]]
 ENDED_WORDS = "This rollout has ended; nobody would hear it."
 
 
-class Composer(TextArea):
+class Composer(PaneBoundary, TextArea):
     """Writes the draft of one rollout at a time."""
 
     class Posted(Message):

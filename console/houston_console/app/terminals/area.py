@@ -17,6 +17,7 @@ from textual.containers import Vertical
 
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import UNREAD, line, span
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings
 from houston_console.app.messages import Failed, GoTo, Told, say
 from houston_console.app.source import RolloutSource
@@ -44,7 +45,7 @@ class Sparing(Protocol):
     low: bool
 
 
-class Terminals(Vertical):
+class Terminals(ErrorBoundary, Vertical):
     """The area at the lower right."""
 
     BINDINGS = bindings("terminals")

@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from houston_console.app.dialogs import Prompt
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import UNREAD
+from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.judging.area import Judging
 from houston_console.app.keys import bindings
 from houston_console.app.link import Link
@@ -28,7 +29,7 @@ from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.queries.rollouts import Rollout, resolve
 
 
-class TrajectoryArea(Vertical):
+class TrajectoryArea(ErrorBoundary, Vertical):
     """One rollout's steps and the ways through them."""
 
     BINDINGS = bindings("find")

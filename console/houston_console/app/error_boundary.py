@@ -1,0 +1,130 @@
+"""A fault in one pane stays in that pane: it is shown in its place and logged, the rest goes on.
+
+Textual ends the program for any exception, and the message loop of the widget that raised it with
+it. `ErrorBoundary` catches what a widget raises while it draws or handles a message and hands it to
+the app, which says so in the message row and keeps the traceback in a log (`ErrorLog`). Nothing is
+caught that the widget expects; `HoustonError` has its own way (`messages.guarded`).
+"""
+
+import logging
+import traceback
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from textual.geometry import Region
+from textual.message import Message
+from textual.message_pump import MessagePump
+from textual.strip import Strip
+from textual.widget import Widget
+
+from houston_console.app.drawing.lines import block
+from houston_console.app.drawing.palette import blank, palette
+from houston_shared.clean_log import CleanFormatter
+from houston_shared.safe_text import safe
+
+_LOG_BYTES = 1 << 20
+"""Size at which the log is begun anew; the one before is kept."""
+_OURS = "houston_"
+
+
+@runtime_checkable
+class FaultReceiver(Protocol):
+    """An app that goes on when one of its parts fails."""
+
+    def take_fault(self, part: object, error: BaseException) -> str:
+        """Log and show what a part raised; returns a line that says what and where."""
+        ...
+
+
+class ErrorBoundary(MessagePump):
+    """Mixed in before a widget, a screen or the app: what it raises does not end the program."""
+
+    async def _dispatch_message(self, message: Message) -> None:
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
+            _hand_over(self, error)
+
+
+if TYPE_CHECKING:
+    _Drawn = Widget
+else:
+    _Drawn = object
+    """No widget: Textual takes styles and keys from the first base that is one."""
+
+
+class PaneBoundary(ErrorBoundary, _Drawn):
+    """The same for a widget that draws lines: the fault stands where its lines would be."""
+
+    _shows_fault = False
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of `crop`, or what was wrong with them."""
+        try:
+            strips = super().render_lines(crop)
+        except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
+            self._shows_fault = True
+            return self._fault_lines(_hand_over(self, error), crop)
+        if self._shows_fault:  # it may still stand in lines that are not drawn now
+            self._shows_fault = False
+            self.refresh()
+        return strips
+
+    def _fault_lines(self, fault: str, crop: Region) -> list[Strip]:
+        width, base = self.size.width, self.rich_style
+        words = f"This cannot be drawn: {fault}. It is tried again with the next key or change."
+        colours = palette(self.app.current_theme, self.app.theme_variables)
+        strips = [
+            colours.strip(row, width, base) for row in block(safe(words), max(4, width), "error")
+        ]
+        strips += [blank(width, base)] * (crop.bottom - len(strips))
+        return [strip.crop(crop.x, crop.right) for strip in strips[crop.y : crop.bottom]]
+
+
+def _hand_over(part: MessagePump, error: Exception) -> str:
+    app = part.app
+    if not isinstance(app, FaultReceiver):
+        raise error
+    return app.take_fault(part, error)
+
+
+class ErrorLog:
+    """The faults of one console: a file with each traceback, once for each place."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.faults: list[str] = []
+        """A line for each fault, in their order; the same again where it came again."""
+        self._logged: set[str] = set()
+
+    def add(self, part: object, error: BaseException) -> str:
+        """Keep a fault; returns the line that names it. Raises OSError where it cannot be kept."""
+        name = f"{type(part).__name__}: {type(error).__name__} in {_place(error)}"
+        self.faults.append(name)
+        if name not in self._logged:
+            self._logged.add(name)
+            self._write(name, error)
+        return name
+
+    def _write(self, name: str, error: BaseException) -> None:
+        handler = RotatingFileHandler(self.path, maxBytes=_LOG_BYTES, backupCount=1)
+        handler.setFormatter(CleanFormatter("%(asctime)s %(levelname)s %(message)s"))
+        try:
+            text = "".join(traceback.format_exception(error))
+            record = logging.LogRecord(
+                "console", logging.ERROR, "", 0, f"{name}\n{text}", None, None
+            )
+            handler.emit(record)
+        finally:
+            handler.close()
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of ours that the error passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if _OURS in frame.filename] or frames
+    if not ours:
+        return "an unknown place"
+    path = Path(ours[-1].filename)
+    return f"{path.parent.name}/{path.name}:{ours[-1].lineno}"
