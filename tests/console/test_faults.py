@@ -1,5 +1,7 @@
 """A part of the console that fails says so in its place, and the rest lives on."""
 
+from pathlib import Path
+
 import pytest
 from textual.widget import Widget
 
@@ -9,6 +11,7 @@ from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.files.view import DiffText
 from houston_console.app.transcript.transcript import Transcript
 from houston_shared.records import FileChange
+from tests.console import crowd
 from tests.console.conftest import WIDE, Sit
 from tests.console.homes import HomeBuilder
 
@@ -46,6 +49,18 @@ async def test_keys_that_ended_the_console(what: str, builder: HomeBuilder, sit:
         for key in PRESSED[what]:
             await seat.press(key)
         assert seat.app.is_running
+
+
+async def test_home_is_drawn_at_a_size_that_it_was_not_measured_for(
+    tmp_path: Path, sit: Sit
+) -> None:
+    builder = crowd.build(tmp_path)
+    for number in range(20):  # more than fit with two lines each, also on a high screen
+        builder.start(f"more-{number}")
+    async with sit(builder.home, at_home=True, size=(80, 24)) as seat:
+        await seat.pilot.resize_terminal(200, 60)
+        assert "more-7" in seat.text("#home-list")
+    builder.close()
 
 
 async def test_a_pane_that_cannot_be_drawn_says_so_in_its_place(

@@ -368,6 +368,8 @@ class HoustonConsole(ErrorBoundary, App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Keys are noted: only they may write to the clipboard. What was told has been read."""
         if isinstance(event, events.Key):
+            if not self.screen_stack:
+                return  # it is being left
             self._pressed_at = time.monotonic()
             # Here, not in `on_key`: a key that an area takes never rises to the app.
             self.front.hints.quiet()

@@ -33,6 +33,8 @@ class HomeList(LineView):
         self.order = Order()
         self._lines: list[tuple[int, int]] = []
         """(row, line of it) for every line."""
+        self._high = 2
+        """Lines of a rollout, as `_lines` were measured: the size may be another one by now."""
         self._numbers: list[int] = []
         """Of each row its place among the rollouts, from 1."""
         self._shown: list[Line] = []
@@ -44,9 +46,7 @@ class HomeList(LineView):
     @property
     def view(self) -> View:
         """What the lines are made for."""
-        fits = 2 * len(self.rows) <= self.size.height
-        lines = 1 if self.room >= ONE_LINE and not fits else 2
-        return View(self.me, self.now, self.room, lines)
+        return View(self.me, self.now, self.room, self._high)
 
     def line_count(self) -> int:
         """Of all rows."""
@@ -87,15 +87,16 @@ class HomeList(LineView):
 
     def draw_ground(self, number: int) -> None:
         """All lines of the rollout."""
-        self.refresh_lines(number, self.view.lines)
+        self.refresh_lines(number, self._high)
 
     def _measure(self) -> None:
         self._made.clear()
-        high = self.view.lines
+        fits = 2 * len(self.rows) <= self.size.height
+        self._high = 1 if self.room >= ONE_LINE and not fits else 2
         self._lines = [
             (at, offset)
             for at, row in enumerate(self.rows)
-            for offset in range(high if row.need else 1)
+            for offset in range(self._high if row.need else 1)
         ]
         self._numbers, count = [], 0
         for row in self.rows:
@@ -142,8 +143,7 @@ class HomeList(LineView):
 
     def reveal(self, target: int) -> None:
         """All lines of the rollout; from the first one also what is above it."""
-        high = self.view.lines
-        super().reveal(target + high - 1)
+        super().reveal(target + self._high - 1)
         super().reveal(0 if target <= 1 else target)
 
     # --- what changed ------------------------------------------------------------------------
