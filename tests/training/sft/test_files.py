@@ -335,3 +335,18 @@ def test_figures_of_an_older_run_are_read_under_the_name_that_they_have_now(
     file = tmp_path / "result.json"
     file.write_text(file.read_text().replace("loss_mean_last_10", "loss_last"))
     assert folder.result == figures
+
+
+@pytest.mark.parametrize("wrong", [tiny.WORDS, 151_643, -1])
+@pytest.mark.parametrize("stem", ["data", "held_out"])
+def test_ids_that_the_model_has_no_embedding_of_are_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int, stem: str
+) -> None:
+    base = tiny.save_model(tmp_path / "base")
+    found = tiny.rows()
+    found[3]["input_ids"][0] = wrong
+    folder = tiny.run_folder(tmp_path, base, tiny.rows())
+    tiny.write(folder.data, found, stem)
+    monkeypatch.setattr(running.model, "load", lambda *given: pytest.fail("it was loaded"))
+    with pytest.raises(HoustonError, match=f"token id {wrong}, .* ids 0 to {tiny.WORDS - 1}"):
+        running.train(folder, Writer(folder.path))

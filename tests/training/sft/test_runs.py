@@ -119,6 +119,8 @@ def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
     said = settle(cut, -signal.SIGKILL)
     assert said.state == "failed" and "--resume cut" in said.message
     assert "checkpoint-" in said.message
+    assert "most likely memory ran out" in said.message
+    assert "--resume cut --set gradient_checkpointing=true" in said.message
     assert Child(children, cut).ended() == 0
     wanted, found = losses(whole.folder), losses(cut)
     assert {step: each[-1] for step, each in found.items()} == {

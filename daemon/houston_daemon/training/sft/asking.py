@@ -53,6 +53,7 @@ CHANGEABLE = {
     "pack_tokens",
     "packing",
     "gradient_checkpointing",
+    "check_memory",
     "save_steps",
     "save_minutes",
     "keep_checkpoints",

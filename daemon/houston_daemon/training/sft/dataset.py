@@ -83,11 +83,14 @@ class NothingToTrain(HoustonError):
     """No row has a token with a weight."""
 
 
-def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> None:
+def prepare(
+    source: Path, target: Path, max_length: int, sha256: str = "", words: int | None = None
+) -> None:
     """Write the rows of `source` into the Arrow file `target`, and beside it what became of them.
 
-    Does nothing where both are there. sha256: what a manifest says of `source`. Raises HoustonError
-    for rows that cannot be trained, and for others than the manifest names.
+    Does nothing where both are there. sha256: what a manifest says of `source`. words: rows of the
+    model's embeddings. Raises HoustonError for rows that cannot be trained, and for others than the
+    manifest names.
     """
     said = target.with_suffix(".json")
     if _whole(target, said):
@@ -99,6 +102,7 @@ def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> No
     with pyarrow.OSFile(str(beside), "wb") as sink, pyarrow.ipc.new_file(sink, _SCHEMA) as writer:
         for one in _rows(source):
             ids, weights = one["input_ids"][:max_length], one["weights"][:max_length]
+            _check_words(ids, words, f"row {one['row']!r} of {source.name}")
             trained = int((weights[1:] > 0).sum())  # nothing predicts the first
             if not trained:
                 dropped.append(one["row"])
@@ -121,6 +125,20 @@ def prepare(source: Path, target: Path, max_length: int, sha256: str = "") -> No
     beside.replace(target)
     prepared = Prepared(**counts, dropped=tuple(dropped), max_length=max_length, size=size)
     synced_file.write(said, msgspec.json.encode(prepared))
+
+
+def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -> None:
+    """Raise HoustonError for an id that the model has no embedding of, or is none."""
+    lowest, highest = int(ids.min(initial=0)), int(ids.max(initial=0))
+    wrong = lowest if lowest < 0 else highest
+    if wrong < 0 or (words is not None and wrong >= words):
+        known = "" if words is None else f", whose embeddings are of ids 0 to {words - 1}"
+        raise HoustonError(
+            f"{name} has the token id {wrong}, which is none of the model that is trained{known}.",
+            NOT_TRAINED,
+            "Next: a new run with the model that the rows were made for (--base DIR), or export the"
+            " rollouts again with --tokenizer and --dialect of this one",
+        )
 
 
 def _whole(target: Path, said: Path) -> bool:

@@ -84,6 +84,8 @@ class Recipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where to train; auto: a GPU where one can be seen."""
     gradient_checkpointing: bool = False
     """Keep fewer activations and compute them again: less memory, a third more time."""
+    check_memory: bool = True
+    """Refuse a run that will need more memory than is free, before its first step."""
     save_steps: Positive = 50
     """Write a checkpoint every so many steps, and at the end."""
     save_minutes: Annotated[float, msgspec.Meta(gt=0)] = 30.0

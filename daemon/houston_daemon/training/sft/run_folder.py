@@ -3,6 +3,7 @@
 Only names and the small files; it imports no torch, so that commands and the daemon can use it.
 """
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,17 @@ def manifest(data: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _lower(folder: RunFolder) -> str:
+    """What needs less memory than a run that was killed."""
+    recipe = folder.asked.recipe
+    shorter = f"a new run with shorter rows (--set max_length={max(1, recipe.max_length // 2)})"
+    adapter = " or an adapter in place of all weights" if recipe.full else ""
+    if recipe.gradient_checkpointing:
+        return f"{shorter}{adapter}; where memory was not short, {folder.again}"
+    less = f"{folder.again} --set gradient_checkpointing=true"
+    return f"{less}; where that is too much still, {shorter}{adapter}"
+
+
 def settle(folder: RunFolder, code: int) -> Progress:
     """How a run stands after its program ended with `code` (below 0: the signal).
 
@@ -180,9 +192,11 @@ def settle(folder: RunFolder, code: int) -> Progress:
         return msgspec.structs.replace(now, state="failed")
     if now.state in ("queued", "running"):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        memory = ", as the kernel does when memory runs out" if code in (-9, 137) else ""
+        memory, next = "", folder.again
+        if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            memory, next = ": most likely memory ran out, and the kernel ended it", _lower(folder)
         writer = progress.Writer(folder.path)
-        writer.set("failed", f"The trainer {why}{memory}. {folder.good} Next: {folder.again}")
+        writer.set("failed", f"The trainer {why}{memory}. {folder.good} Next: {next}")
         writer.say(writer.now.message)
         return writer.now
     return now

@@ -21,6 +21,7 @@ from houston_daemon.training.sft import (
     memory,
     model,
     output,
+    peak,
     plan,
     sharding,
 )
@@ -51,6 +52,8 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     rows = dataset.load(folder.rows)
     writer.say(_said(rows))
     writer.set("running", "loading the model")
+    if recipe.gradient_checkpointing and device.type == "cpu":
+        memory.give_back()
     set_seed(recipe.seed)
     loaded = model.load(recipe, device)
     writer.say(_found(loaded, device, processes))
@@ -69,6 +72,11 @@ def train(folder: RunFolder, writer: Writer) -> bool:
     )
     _check_sharding(trainer)
     sharding.check(folder, trainer.kind)
+    if trainer.kind == sharding.PLAIN:  # in shards no process has what a pass would show
+        share = rows.prepared.trained / rows.prepared.tokens
+        there = memory.free(device) // (1 if device.type == "cuda" else processes)
+        reckoned = peak.measured(trainer, share, loaded.bf16)
+        memory.check(reckoned, folder, rows.lengths, steps, there, writer.say)
     held = HeldOut(folder, recipe, trainer, loaded.packing)
     before = held.before(watch, writer)
     if watch.ended:
@@ -132,12 +140,12 @@ def _prepare(folder: RunFolder, recipe: Recipe, say: Callable[[str], None]) -> N
             NOT_TRAINED,
             "houston export R… --format trl --out DIR",
         )
-    known = folder.hashes
+    known, words = folder.hashes, int(config.vocab_size)
     if source is not None:
-        dataset.prepare(source, folder.rows, longest, known.get(source.name, ""))
+        dataset.prepare(source, folder.rows, longest, known.get(source.name, ""), words)
     if held := dataset.data_file(folder.data, "held_out"):
         try:
-            dataset.prepare(held, folder.held_out, longest, known.get(held.name, ""))
+            dataset.prepare(held, folder.held_out, longest, known.get(held.name, ""), words)
         except dataset.NothingToTrain as problem:  # what is trained is none the worse for it
             say(f"no loss on what is held out: {problem.cause}")
     folder.keep_manifest()
