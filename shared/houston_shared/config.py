@@ -44,6 +44,9 @@ class Daemon(Settings, frozen=True):
     hung: it is killed, and its rollout goes on with another."""
     engine_patience_seconds: Annotated[float, msgspec.Meta(ge=0)] = 30.0
     """How long an engine may be down before its rollouts are paused, until it answers again."""
+    engine_orphan_seconds: Annotated[float, msgspec.Meta(ge=1)] = 300.0
+    """How long an engine that the daemon started goes on when the daemon has died and none was
+    started again; then it ends by itself, and frees its memory and GPUs."""
     live_rules: bool = True
     """Whether rules run on rollouts as they go on (docs/rules.md), in a process of their own at a
     low priority, so that people see what is masked; exports run them in any case."""

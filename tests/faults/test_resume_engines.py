@@ -6,6 +6,7 @@ Nothing of it costs a step, and all of it can be seen.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,15 +14,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from houston_daemon.service import engine_places
 from houston_shared import wire
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
 from tests.faults.tap import Tap, free_port, tapped
 from tests.support.small_tokenizer import small_tokenizer
+from tests.support.station import alive
 
 PROGRAM = str(Path(__file__).with_name("engine.py"))
+WITH_A_CHILD = """
+import mmap, os, signal, subprocess, sys, tempfile
+open(os.path.join(tempfile.gettempdir(), "left"), "w").close()
+if not os.fork():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with open(sys.argv[1], "w+b") as shared:
+        shared.truncate(4096)
+        kept = mmap.mmap(shared.fileno(), 4096)
+    signal.pause()
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+"""An engine as vLLM is: a child that hears no SIGTERM, temporary files, shared memory."""
 STEPS = 6
 TASK = f'environment = "null"\n[budget]\nsteps = {STEPS}\nminimum_steps = {STEPS}\n'
 
@@ -170,6 +186,49 @@ def test_an_engine_that_answers_with_errors_is_shown_as_failing_and_asked_again(
             assert wrong(ground) == []
         finally:
             ground.close()
+
+
+@pytest.mark.parametrize("home", ["kept", "removed"])
+def test_an_engine_without_a_daemon_ends_and_leaves_nothing(home: str, tmp_path: Path) -> None:
+    tokenizer = small_tokenizer(tmp_path)
+    shared = Path(f"/dev/shm/houston-test-{os.getpid()}-{home}")
+    words = [sys.executable, "-c", WITH_A_CHILD, str(shared), PROGRAM, "{port}", tokenizer]
+    ground = Ground(
+        tmp_path / "ground",
+        f"[engines.alone]\nkind = 'vllm'\ntokenizer = '{tokenizer}'\n"
+        f"command = {json.dumps(words)}\n",
+    )
+    ground.environment["HOUSTON__DAEMON__ENGINE_ORPHAN_SECONDS"] = "20"
+    try:
+        ground.started()
+        folder, _ = ground.task("alone", TASK, [])
+        ground.rollouts((folder, "alone"))
+        until_over(ground)
+        engine, child = sorted(ground.own(PROGRAM) + ground.own("/dev/shm/houston-test"))[:2]
+        state = msgspec.json.decode(engine_places.state_file(ground.home, "alone").read_bytes())
+        temporary = Path(state["temporary"])
+        assert (temporary / "left").exists()
+        assert shared.exists()
+
+        ground.signal(signal.SIGKILL)
+        ground.ended()
+        ground.started()
+        assert alive(engine), "the next daemon came in time"
+        ground.signal(signal.SIGKILL)
+        ground.ended()
+        log = engine_places.engine_log(ground.home, "alone")
+        if home == "removed":
+            shutil.rmtree(ground.home.path)
+        else:
+            ground.until(log.exists, 60, "the guard writes to the engine's log")
+            ground.until(lambda: "no daemon for 20 s, ending" in log.read_text(), 60, "why")
+        ground.until(lambda: not alive(engine) and not alive(child), 60, "both have ended")
+        ground.until(lambda: not temporary.exists(), 60, "its temporary files are gone")
+        ground.until(lambda: not shared.exists(), 60, "its shared memory is gone")
+        ground.until(lambda: not ground.own("engine_guard"), 60, "and so is the guard")
+    finally:
+        shared.unlink(missing_ok=True)
+        ground.close()
 
 
 def _answer() -> str:

@@ -11,7 +11,8 @@ from houston_shared.errors import ExitCode
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """`--keep-engine`."""
-    parser.add_argument("--keep-engine", action="store_true", help="let engines run on")
+    text = "let engines run on, for at most [daemon] engine_orphan_seconds"
+    parser.add_argument("--keep-engine", action="store_true", help=text)
     # What the unit calls after the daemon's end (ExecStopPost).
     parser.add_argument("--service-ended", action="store_true", help=argparse.SUPPRESS)
 

@@ -7,9 +7,11 @@ file's name in its environment and is ended too. The same code serves vLLM and t
 Calls block for moments only, besides `stop`; it does not decide when to start again.
 """
 
+import getpass
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +37,8 @@ class State(msgspec.Struct, frozen=True):
     """Which boot that is."""
     url: str
     command: tuple[str, ...]
+    temporary: str = ""
+    """The folder that it was given for temporary files, such as its sockets; empty for none."""
 
 
 class EngineProcess:
@@ -53,7 +57,9 @@ class EngineProcess:
         log_file: Path,
         environment: Mapping[str, str] | None = None,
         output: Callable[[], int] | None = None,
+        temporary: Path | None = None,
     ) -> None:
+        """temporary: a folder that is made for its temporary files; None for the user's own."""
         self.name = name
         self.url = url
         self._command = tuple(command)
@@ -61,8 +67,14 @@ class EngineProcess:
         self._log_file = log_file
         self._environment = dict(environment or {})
         self._output = output or self._append
+        self._temporary = temporary
         self._state: State | None = None
         self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def state(self) -> State | None:
+        """What is remembered of the server that was started or adopted."""
+        return self._state
 
     @property
     def pid(self) -> int | None:
@@ -76,6 +88,7 @@ class EngineProcess:
         """
         self.stop()
         try:
+            own = self._own_folders()
             output = self._output()
             try:
                 self._child = subprocess.Popen(
@@ -86,6 +99,7 @@ class EngineProcess:
                     start_new_session=True,
                     env={
                         **os.environ,
+                        **own,
                         **self._environment,
                         _MARK: str(self._state_file.absolute()),
                     },
@@ -96,9 +110,19 @@ class EngineProcess:
             raise HoustonError(f"Engine {self.name} cannot be started: {problem}.") from problem
         point("supervisor.engine.started")
         pid = self._child.pid
-        self._state = State(pid, start_time(pid) or 0, _boot(), self.url, self._command)
+        started, temporary = start_time(pid) or 0, own.get("TMPDIR", "")
+        self._state = State(pid, started, _boot(), self.url, self._command, temporary)
         _write(self._state_file, self._state)
         point("supervisor.engine.recorded")
+
+    def _own_folders(self) -> dict[str, str]:
+        """Where it keeps temporary files; what torch compiled stays for the next start."""
+        if self._temporary is None:
+            return {}
+        self._temporary.mkdir(mode=0o700, parents=True)
+        compiled = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+        kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+        return {"TMPDIR": str(self._temporary), "TORCHINDUCTOR_CACHE_DIR": kept}
 
     def _append(self) -> int:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -133,25 +157,11 @@ class EngineProcess:
 
     def stop(self, seconds: float = 10.0) -> None:
         """End the server and its children: politely, after `seconds` by force."""
-        for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, _KILLED_WITHIN)):
-            _signal(self._marked(), number)
-            deadline = time.monotonic() + patience
-            while self._marked() and time.monotonic() < deadline:
-                time.sleep(0.05)
+        end_server(self._state_file, self._session(), seconds)
         if self._child is not None:
             self._child.wait()
         self._state = self._child = None
         self._state_file.unlink(missing_ok=True)
-
-    def _marked(self) -> list[int]:
-        """Living processes that this server, or one before it, started."""
-        mark = f"{_MARK}={self._state_file.absolute()}".encode()
-        session = self._session()
-        return [
-            pid
-            for pid in _living()
-            if mark in _environment(pid) or (session and _session_of(pid) == session)
-        ]
 
     def _recorded(self) -> State | None:
         """What the state file says."""
@@ -170,6 +180,28 @@ class EngineProcess:
         if state is None or state.boot != _boot():
             return 0
         return state.pid if start_time(state.pid) in (None, state.started) else 0
+
+
+def end_server(state_file: Path, session: int, seconds: float) -> None:
+    """End all that was started under a state file: politely, after `seconds` by force.
+
+    session: whose leader the server was; 0 where that may be somebody else's by now.
+    """
+    for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, _KILLED_WITHIN)):
+        _signal(processes_of(state_file, session), number)
+        deadline = time.monotonic() + patience
+        while processes_of(state_file, session) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def processes_of(state_file: Path, session: int) -> list[int]:
+    """Living processes of a server, or of one before it under the same state file."""
+    mark = f"{_MARK}={state_file.absolute()}".encode()
+    return [
+        pid
+        for pid in _living()
+        if mark in _environment(pid) or (session and _session_of(pid) == session)
+    ]
 
 
 def end_marked(marks: Iterable[bytes], seconds: float) -> None:

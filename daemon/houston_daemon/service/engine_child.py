@@ -12,6 +12,7 @@ import msgspec
 from houston_daemon.engines.install import ADAPTERS, vllm_command
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.process import EngineProcess, State
+from houston_daemon.service import engine_guard
 from houston_daemon.service.engine_places import (
     engine_log,
     engines_folder,
@@ -19,6 +20,7 @@ from houston_daemon.service.engine_places import (
     kept_port,
     output_pipe,
     state_file,
+    temporary_folder,
 )
 from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.log_pipe import LogPipe
@@ -44,8 +46,13 @@ class Child:
         log_bytes: int,
         log_files: int,
         gpus: GpuLedger,
+        orphan_seconds: float,
     ) -> None:
-        """log_bytes, log_files: size of one log file, and how many older ones are kept."""
+        """log_bytes, log_files: size of one log file, and how many older ones are kept.
+
+        orphan_seconds: how long it goes on when the daemon is gone and no other comes.
+        """
+        self._orphan_seconds = orphan_seconds
         self._gpus = gpus
         self._home = home
         self._name = name
@@ -74,6 +81,14 @@ class Child:
             process.start()
         self._process = process
         self.url = process.url
+        self._guard(process)
+
+    def _guard(self, process: EngineProcess) -> None:
+        """Have the engine end by itself when no daemon has it any more."""
+        if process.state is not None:
+            place, log = state_file(self._home, self._name), engine_log(self._home, self._name)
+            lock = self._home.lock_file
+            engine_guard.guard(place, process.state, lock, self._orphan_seconds, log)
 
     def _command(self, port: int) -> list[str]:
         return child_command(self._name, self._engine, port)
@@ -87,6 +102,7 @@ class Child:
             engine_log(self._home, self._name),
             {**self._engine.environment, **self._visible},
             self._pipe.open,
+            temporary_folder(self._home, self._name),
         )
 
     def _lease(self) -> None:

@@ -5,13 +5,19 @@ server that was started again.
 """
 
 import errno
+import os
+import secrets
 import socket
+import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from houston_shared.config import Engine
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
+
+_LONGEST_TEMPORARY = 64
+"""Bytes of a folder in which vLLM's sockets, of 37 bytes each, still have room (107 in all)."""
 
 
 def engines_folder(home: Home) -> Path:
@@ -32,6 +38,14 @@ def engine_log(home: Home, name: str) -> Path:
 def output_pipe(home: Home, name: str) -> Path:
     """The pipe that a child writes its log into."""
     return engines_folder(home) / f"{file_name(name)}.pipe"
+
+
+def temporary_folder(home: Home, name: str) -> Path:
+    """A new name for a child's temporary files: in the home, or where its sockets have room."""
+    here = engines_folder(home).absolute() / f"{file_name(name)}.{secrets.token_hex(4)}"
+    if len(os.fsencode(here)) <= _LONGEST_TEMPORARY:
+        return here
+    return Path(tempfile.gettempdir()) / f"houston-{secrets.token_hex(8)}"
 
 
 def kept_port(home: Home, name: str, engine: Engine) -> int:

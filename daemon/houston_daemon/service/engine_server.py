@@ -27,7 +27,8 @@ def servers(loaded: Loaded, gpus: GpuLedger) -> Callable[[str], Server | None]:
             return Remote(engine.url)
         settings = loaded.config.daemon
         size = settings.log_mb * 1_000_000
-        return Child(loaded.home, name, engine, size, settings.log_files, gpus)
+        orphan = settings.engine_orphan_seconds
+        return Child(loaded.home, name, engine, size, settings.log_files, gpus, orphan)
 
     return make
 
