@@ -32,7 +32,8 @@ class Session:
         self.captured = bytearray()
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        state = {"XDG_STATE_HOME": str(home.parent / "state"), "HOUSTON_HOME": str(home)}
+        self.state = home.parent / "state"
+        state = {"XDG_STATE_HOME": str(self.state), "HOUSTON_HOME": str(home)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "houston_shared.command", *words],
             stdin=slave,

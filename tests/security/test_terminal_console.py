@@ -108,21 +108,41 @@ def test_only_a_key_writes_the_clipboard_and_what_it_copies_is_safe(seeded: Seed
         assert session.ended() == 0
 
 
-def test_a_fault_of_the_console_is_told_in_safe_words(tmp_path: Path, seeded: Seeded) -> None:
-    """The trace of a fault shows local variables, which hold what agents wrote."""
-    broken = tmp_path / "sitecustomize.py"
-    broken.write_text(
-        "from houston_console.app.transcript import rows\n"
-        "def broken(row, width, unfolded=False):\n"
-        "    text = '\\x1b[8mhidden\\x9b8m\\u202e\\x1b]0;owned\\x07'\n"
-        "    raise RuntimeError(text)\n"
-        "rows.folded = broken\n"
-    )
-    more = {"PYTHONPATH": str(tmp_path)}
+HOSTILE_FAULT = """
+def broken(*given, **named):
+    text = '\\x1b[8mhidden\\x9b8m\\u202e\\x1b]0;owned\\x07'
+    raise RuntimeError(text)
+"""
+
+
+def _breaking(folder: Path, program: str) -> dict[str, str]:
+    """A console in which a function of ours raises; its trace shows what agents wrote."""
+    (folder / "sitecustomize.py").write_text(HOSTILE_FAULT + program)
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_a_fault_that_ends_the_console_is_told_in_safe_words(
+    tmp_path: Path, seeded: Seeded
+) -> None:
+    program = "from houston_console.app.app import HoustonConsole\nHoustonConsole.dress = broken\n"
+    more = _breaking(tmp_path, program)
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH, **more) as session:
         assert session.ended() != 0
         screen, closed, told = bytes(session.captured).partition(b"\x1b[?1049l")
         assert recogniser.hostile(screen + closed, recogniser.on_screen(*HIGH)) == []
-        told = re.sub(rb"\x1b\[(?:\?\d+[hl]|<u)", b"", told)
+        told = re.sub(rb"\x1b(?:\[(?:\?\d+[hl]|<u)|\]22;default\x07)", b"", told)
         assert recogniser.hostile(told, recogniser.in_traces) == []
         assert b"hidden" in told
+
+
+def test_a_fault_of_one_pane_is_kept_in_safe_words(tmp_path: Path, seeded: Seeded) -> None:
+    program = "from houston_console.app.transcript import rows\nrows.folded = broken\n"
+    more = _breaking(tmp_path, program)
+    with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH, **more) as session:
+        session.until("A part of the console failed")
+        session.press("ctrl+q")
+        assert session.ended() == 0
+        _judge(session, HIGH)
+        (log,) = session.state.rglob("console.log")
+        assert recogniser.hostile(log.read_bytes(), recogniser.in_traces) == []
+        assert b"hidden" in log.read_bytes()

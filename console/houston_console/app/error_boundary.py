@@ -111,10 +111,8 @@ class ErrorLog:
         handler = RotatingFileHandler(self.path, maxBytes=_LOG_BYTES, backupCount=1)
         handler.setFormatter(CleanFormatter("%(asctime)s %(levelname)s %(message)s"))
         try:
-            text = "".join(traceback.format_exception(error))
-            record = logging.LogRecord(
-                "console", logging.ERROR, "", 0, f"{name}\n{text}", None, None
-            )
+            text = safe(f"{name}\n" + "".join(traceback.format_exception(error)))
+            record = logging.LogRecord("console", logging.ERROR, "", 0, text, None, None)
             handler.emit(record)
         finally:
             handler.close()
