@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from houston_console.app.app import HoustonConsole
-from houston_shared.config import Configuration, Console, Loaded, Theme
+from houston_shared.config import Configuration, Loaded, Theme, load
 from tests.console.conftest import WIDE
 from tests.console.homes import HomeBuilder
 
@@ -14,8 +14,8 @@ from tests.console.homes import HomeBuilder
 async def test_a_theme_that_is_allowed_is_the_one_that_is_on(
     theme: Theme, builder: HomeBuilder
 ) -> None:
-    config = Configuration(console=Console(theme=theme))
-    app = HoustonConsole(Loaded(config, builder.home, "defaults"))
+    builder.home.configuration.write_text(f'[console]\ntheme = "{theme}"\n')
+    app = HoustonConsole(load(str(builder.home.path), environment={}))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         assert app.theme == theme

@@ -251,7 +251,9 @@ def test_no_door_lets_a_secret_in(station: Station) -> None:
     station.run("guide", rollout, "--wake", "All of them: " + everything)
     station.until(lambda: station.state(rollout) == "finished", 60, "its end")
     (refused,) = station.rollout(task, "refusing")
-    assert "Incorrect API key provided: [secret:S0_KEY]" in station.ended(refused, 30)["reason"]
+    station.until(lambda: station.state(refused) == "paused", 30, "it waits for its engine")
+    (shown,) = station.json("rollout", "show", refused)
+    assert "Incorrect API key provided: [secret:S0_KEY]" in shown["reason"]
     (ended,) = station.rollout(task, script(station))
     station.run("rollout", "cancel", ended, "--reason", f"because of {SECRETS[9]}")
     station.ended(ended, 30)
