@@ -7,6 +7,7 @@ from textual.widget import Widget
 
 from houston_console.app import app as app_module
 from houston_console.app.app import HoustonConsole
+from houston_console.app.asking import Question
 from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.files.view import DiffText
 from houston_console.app.transcript.transcript import Transcript
@@ -49,6 +50,20 @@ async def test_keys_that_ended_the_console(what: str, builder: HomeBuilder, sit:
         for key in PRESSED[what]:
             await seat.press(key)
         assert seat.app.is_running
+
+
+async def test_enter_pressed_twice_answers_a_question_once(builder: HomeBuilder, sit: Sit) -> None:
+    _three_steps(builder)
+    answers: list[tuple[str, ...] | None] = []
+    async with sit(builder.home, size=MIDDLE) as seat:
+        below = list(seat.app.screen_stack)
+        question = Question("Name", "What is it called?", {"name": "x"})
+        await seat.app.push_screen(question, answers.append)
+        question.on_input_submitted()
+        question.on_input_submitted()
+        await seat.pilot.pause()
+        assert answers == [("x",)]
+        assert seat.app.screen_stack == below
 
 
 async def test_home_is_drawn_at_a_size_that_it_was_not_measured_for(

@@ -2,13 +2,11 @@
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from houston_console.app.bars import HintBar
-from houston_console.app.dialogs import TextLines
+from houston_console.app.dialogs import Dialog, TextLines
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, block, line
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import bindings
 from houston_console.app.one_line import OneLine
 
@@ -16,7 +14,7 @@ WIDTH = 58
 """Cells of a line in the box."""
 
 
-class Question(ErrorBoundary, ModalScreen[tuple[str, ...] | None]):
+class Question(Dialog[tuple[str, ...] | None]):
     """One box with a line for each thing that is asked; None when it was left."""
 
     BINDINGS = bindings("words")

@@ -5,8 +5,9 @@ from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, ScreenResultType
 
 from houston_console.app.bars import HintBar
 from houston_console.app.drawing.frame import subtitle, title
@@ -41,7 +42,16 @@ class TextLines(LineView):
         self.jump(len(lines) if at_end else 0)
 
 
-class Confirm(ErrorBoundary, ModalScreen[bool]):
+class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
+    """Above everything else until it is answered, once."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Answer and close. A second key may have come before the first had closed it: that one
+        does nothing, where Textual would close what lies below."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class Confirm(Dialog[bool]):
     """Yes or no; anything but `y` is no."""
 
     BINDINGS = bindings("question")
@@ -72,7 +82,7 @@ class Confirm(ErrorBoundary, ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class Help(ErrorBoundary, ModalScreen[None]):
+class Help(Dialog[None]):
     """Every key, those of where one is before the others."""
 
     BINDINGS = [("escape,q,question_mark,f1", "close", "close")]

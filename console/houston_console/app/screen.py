@@ -49,6 +49,11 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
         yield self.undo
         yield self.hints
 
+    def leave(self) -> None:
+        """Back to the screen below; nothing when a key before it has done so."""
+        if self.is_active:
+            self.app.pop_screen()
+
     def body(self) -> ComposeResult:
         """What is between the two lines."""
         raise NotImplementedError

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.fuzzy import Matcher
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from houston_console.app.dialogs import Dialog
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span, spread
 from houston_console.app.drawing.themes import THEMES
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.keys import Area, chain, of
 from houston_console.app.one_line import OneLine
 from houston_shared.store.queries.rollouts import Rollout
@@ -101,7 +100,7 @@ class CommandLine(OneLine):
             screen.choose(taken)
 
 
-class Commands(ErrorBoundary, ModalScreen[Command | None]):
+class Commands(Dialog[Command | None]):
     """A line to type in above the commands that fit."""
 
     def __init__(self, commands: list[Command], name: str = "Commands") -> None:

@@ -110,4 +110,4 @@ class CompareScreen(HoustonScreen):
 
     def action_back(self) -> None:
         """Back to home."""
-        self.app.pop_screen()
+        self.leave()

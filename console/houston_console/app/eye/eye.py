@@ -212,12 +212,12 @@ class Eye(HoustonScreen):
 
     def action_choose(self) -> None:
         """Show this step in the trajectory."""
-        self.app.pop_screen()
+        self.leave()
         say(self._back, GoTo(self.step))
 
     def action_back(self) -> None:
         """Back to where the eye was opened."""
-        self.app.pop_screen()
+        self.leave()
 
 
 def _is_rule(one: Line) -> bool:

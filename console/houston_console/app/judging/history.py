@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
-from houston_console.app.dialogs import TextLines
+from houston_console.app.dialogs import Dialog, TextLines
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.lines import Line, block, line, span
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.transcript.margin import VERDICTS
 from houston_shared.clock import local
 from houston_shared.store.queries import verdicts
@@ -34,7 +32,7 @@ def history_lines(said: Sequence[verdicts.Said], stands: Sequence[Given], width:
     return [*found, (), *block(f"now  {now}{outranked}", width, "strong", span(" "))]
 
 
-class Said(ErrorBoundary, ModalScreen[None]):
+class Said(Dialog[None]):
     """A page to read."""
 
     BINDINGS = [("escape,q,enter,H", "close", "close")]

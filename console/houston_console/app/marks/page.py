@@ -5,12 +5,11 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
+from houston_console.app.dialogs import Dialog
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.marks.listing import Mark, mark_line
 
 NONE = " Nobody has left a bookmark (m) or a note (;) here."
@@ -33,7 +32,7 @@ class MarkList(LineView):
         return mark_line(self.found[number], self.room)
 
 
-class MarksPage(ErrorBoundary, ModalScreen[int | None]):
+class MarksPage(Dialog[int | None]):
     """Answers with the step that was chosen."""
 
     BINDINGS = [("escape,q,L", "close", "close"), ("enter", "choose", "go there")]

@@ -176,4 +176,4 @@ class PoliciesScreen(HoustonScreen):
 
     def action_back(self) -> None:
         """To where one came from."""
-        self.app.pop_screen()
+        self.leave()

@@ -5,12 +5,11 @@ from typing import Any
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
+from houston_console.app.dialogs import Dialog
 from houston_console.app.drawing.frame import subtitle, title
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import Line, line, span
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.search.asked import NAMES
 from houston_console.app.search.found import LISTED, Found, hit_line, place
 from houston_shared.store.finding.looking import Hit
@@ -40,7 +39,7 @@ class Places(LineView):
         return self._cells
 
 
-class Results(ErrorBoundary, ModalScreen[Hit | None]):
+class Results(Dialog[Hit | None]):
     """Answers with the place that was chosen."""
 
     BINDINGS = [("escape,q,l", "close", "close"), ("enter", "choose", "go there")]
