@@ -50,10 +50,10 @@ WORDS = {
     "job_failed": "background job failed",
 }
 """How a signal is called where its name would not be read at once."""
-PAUSED = {"engine": 65, "host-away": 65, "repair": 85, "host": 85, "restore": 80}
+PAUSED = {"engine": 65, "host-away": 65, "disk": 65, "repair": 85, "host": 85, "restore": 80}
 """By owner of a pause; `PAUSED_BY_PERSON` and `PAUSED_ELSE` for all others."""
 PAUSED_BY_PERSON, PAUSED_ELSE = 12, 50
-AWAY_BY = {"engine": "engine down", "host-away": "host away"}
+AWAY_BY = {"engine": "engine down", "host-away": "host away", "disk": "disk full"}
 """Pauses that end by themselves when something is back, in words."""
 REFUSED = "engine refuses"
 """The pause of a rollout whose worker asks again what its engine refused."""
@@ -104,8 +104,8 @@ class Reason(NamedTuple):
     """Why a rollout needs a person."""
 
     kind: str
-    """A signal's name, or `failed`, `ended_low`, `paused`, `engine`, `host-away`, `waiting`, `gpu`,
-    `unanswered`, `unheard`."""
+    """A signal's name, or `failed`, `ended_low`, `paused`, `engine`, `host-away`, `disk`,
+    `waiting`, `gpu`, `unanswered`, `unheard`."""
     text: str
     weight: int
 

@@ -24,8 +24,8 @@ def mounted(folder: Path, megabytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def fill(folder: Path) -> Path:
-    """Take every free byte; removing the file gives them back."""
+def fill(folder: Path, leave: int = 0) -> Path:
+    """Take every free byte, less those to leave; removing the file gives them back."""
     path = folder / "filler"
     with path.open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 1):
@@ -34,4 +34,5 @@ def fill(folder: Path) -> Path:
                     file.write(bytes(size))
             except OSError:
                 continue
+        file.truncate(file.tell() - leave)
     return path

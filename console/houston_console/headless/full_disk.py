@@ -1,6 +1,6 @@
-"""What rollouts do while the home's disk is full, which nobody can write down then.
+"""What rollouts do while the home's disk has no byte left, which nobody can write down then.
 
-With a little room left the worker's own words are stored and say more; a quota is not seen here.
+With a little room left the daemon stores that they are paused; a quota is not seen here.
 """
 
 import shutil
@@ -14,14 +14,14 @@ from houston_shared.store.queries.rollouts import Rollout
 
 
 def as_it_is(found: list[Rollout], home: Home) -> list[Rollout]:
-    """Rollouts with what they do now: on a full disk, those that a daemon runs wait for room."""
+    """Rollouts as they are now: on a full disk, those that a daemon would run are paused by it."""
     room = shutil.disk_usage(home.path)
     if not room.total or room.free >= LOW_DISK or lock.holder(home) is None:
         return found
-    return [replace(one, activity=_waiting(one)) for one in found]
-
-
-def _waiting(one: Rollout) -> str:
-    if one.state != "running" or one.activity.startswith("waiting: "):
-        return one.activity
-    return "waiting: the disk is full"
+    reason = f"{room.free // 1_000_000} MB free on the disk of the home"
+    return [
+        replace(one, state="paused", paused_by="disk", reason=reason)
+        if one.state in ("queued", "running")
+        else one
+        for one in found
+    ]

@@ -51,7 +51,7 @@ def standing(one: Rollout, room: int | None = None, archived: bool = False) -> S
 
 def why(need: Need) -> str:
     """Why somebody is needed, without what the rollout's state says already."""
-    said = ("paused", "engine", "host-away", "waiting", "gpu", "failed")
+    said = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
     return "; ".join(one.text for one in need.reasons if one.kind not in said)
 
 

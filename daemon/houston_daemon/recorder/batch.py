@@ -51,6 +51,7 @@ class Batch:
         """Transactions that stored something."""
         self.full = ""
         """What is wrong while the disk is full; empty when it is not."""
+        self._said_full: tuple[Any, ...] = ()
         self.fault = ""
         """The last fault of a handler; it stays until the daemon ends."""
 
@@ -104,7 +105,7 @@ class Batch:
             if wrote:
                 self.commits += 1
                 self._durations.append(time.perf_counter() - began)
-                self.full = ""
+                self.full, self._said_full = "", ()
         except BaseException:
             # SQLite may have rolled back by itself (a full disk).
             if connection.in_transaction:
@@ -168,6 +169,7 @@ class Batch:
         return Refusal("INVALID", f"It could not be handled ({self.fault}).")
 
     def _note_full(self, problem: Exception) -> None:
-        if not self.full:
+        if problem.args != self._said_full:  # it is tried again twice a second
+            self._said_full = problem.args
             LOGGER.error("disk full, rollouts wait: %s", problem)
         self.full = f"disk full, rollouts wait: {problem}"

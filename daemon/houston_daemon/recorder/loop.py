@@ -28,6 +28,7 @@ from houston_daemon.recorder.refusal import Refusal
 from houston_daemon.recorder.searching.process import SearchProcess
 from houston_daemon.recorder.sockets import Live
 from houston_daemon.recorder.status import Gauges, StatusBoard
+from houston_daemon.recorder.steps import assignments
 from houston_daemon.recorder.store import Store
 from houston_daemon.recorder.upkeep.cleaner import Cleaner
 from houston_daemon.recorder.wakes import Wakes
@@ -66,6 +67,8 @@ class Loop:
         self._search = SearchProcess(store.home)
         self._cleaner = Cleaner(store.home)
         self._freeing: dict[str, cleaning.Asked] = {}
+        self._held: list[Work] = []
+        """What the state of the disk asks for, in the next batch."""
         self._clock = WallClock()
         self.board = StatusBoard(epoch, self._gauges())
         self._intake = Intake(self.board.status, identities.book)
@@ -148,7 +151,8 @@ class Loop:
             workers = sum(isinstance(work, FromWorker) for work in works)
             self._answers.note(workers, time.perf_counter() - began)
         self._live.count()
-        self._room.look()
+        if self._room.look():
+            self._hold_for_disk()
         self._maintenance.run()
         self._doors.look(time.monotonic())
         self._search.tend()
@@ -158,6 +162,8 @@ class Loop:
         works: list[Work] = []
         while self._calls:
             works.append(self._calls.popleft())
+        works += self._held
+        self._held = []
         works += self._receiving.people()
         works += self._intake.refused(last=self.stopping)
         waiting = self._receiving.waiting()
@@ -180,6 +186,13 @@ class Loop:
             asked = self._freeing.pop(report.rollout)
             found.append(FromSupervisor(partial(cleaning.note, asked=asked, report=report)))
         return found
+
+    def _hold_for_disk(self) -> None:
+        """Pause rollouts while the disk is full; tried again where even that found no room."""
+        reason = self._room.reason
+        if assignments.disk_differs(self._store, bool(reason)):
+            act = partial(assignments.pause_for_disk, reason=reason)
+            self._held = [FromSupervisor(act)]
 
     def _unstorable(self) -> Refusal | None:
         return self._room.refusal() or self._maintenance.checkpoints.refusal()

@@ -1,5 +1,6 @@
 """A full disk: workers wait, reads go on, nothing acked is lost, and it goes on by itself."""
 
+import getpass
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,72 @@ def test_workers_wait_and_go_on_when_there_is_room(disk: Path, small: Station) -
     assert not [event for event in small.heard if isinstance(event, RecorderFailed)]
     assert small.query("SELECT steps FROM rollouts") == [(2,)]
     assert verify(small.home).findings == ()
+
+
+def state(station: Station, rollout: str) -> tuple[str, str]:
+    """State and owner of the pause."""
+    ((now, by),) = station.query("SELECT state, paused_by FROM rollouts WHERE id = ?", rollout)
+    return (now, by)
+
+
+PERSON = f"person:{getpass.getuser()}"
+BEFORE: dict[str, tuple[str, str]] = {
+    "worked on": ("running", ""),
+    "waits for a worker": ("queued", ""),
+    "paused by a person": ("paused", PERSON),
+    "paused by its engine": ("paused", "engine"),
+}
+"""What a rollout is before the disk is full, and again when there is room."""
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_full_disk_pauses_what_could_go_on_and_lets_it_go_on(
+    disk: Path, small: Station, name: str
+) -> None:
+    before, person = BEFORE[name], small.person()
+    (rollout,) = person.start(engine="a")
+    if name == "worked on":
+        small.worker(rollout)
+    elif name == "paused by a person":
+        person.ask(wire.Steer(rollout=rollout, action="pause"))
+    elif name == "paused by its engine":
+        small.recorder.pause_for_engine("a", True, "it does not answer")
+    assert state(small, rollout) == before
+    filler = fill(disk, leave=4_000_000)
+    during = before if before[0] == "paused" else ("paused", "disk")
+    assert until(lambda: paused(person) and state(small, rollout) == during)
+    if during[1] == "disk":
+        ((reason,),) = small.query("SELECT reason FROM rollouts WHERE id = ?", rollout)
+        assert "MB free on the disk of the home, 16 MB needed" in reason
+        denied = person.ask(wire.Steer(rollout=rollout, action="resume"))
+        assert isinstance(denied, wire.Denied)
+        assert "goes on when that is over" in denied.cause
+    (late,) = person.start(engine="b")
+    assert until(lambda: state(small, late) == ("paused", "disk")), "what is started meanwhile"
+    filler.unlink()
+    assert until(lambda: not paused(person) and state(small, late) == ("queued", ""))
+    assert until(lambda: state(small, rollout) == before)
+    small.stop()
+    assert verify(small.home).findings == ()
+
+
+def test_a_person_s_pause_outlasts_a_full_disk_and_a_dead_worker_keeps_it(
+    disk: Path, small: Station
+) -> None:
+    person, worker = small.person(), small.working()
+    mine = small.working()
+    filler = fill(disk, leave=4_000_000)
+    held = [("paused", "disk")] * 2
+    assert until(lambda: [state(small, one.rollout) for one in (worker, mine)] == held)
+    small.recorder.worker_ended(worker.rollout, worker.lease, "")
+    assert state(small, worker.rollout) == ("paused", "disk"), "no successor before there is room"
+    pause = wire.Steer(rollout=mine.rollout, action="pause")
+    assert isinstance(person.ask(pause), wire.Done)
+    small.restart()
+    assert state(small, worker.rollout) == ("paused", "disk")
+    filler.unlink()
+    assert until(lambda: state(small, worker.rollout) == ("queued", ""))
+    assert state(small, mine.rollout)[1].startswith("person:")
 
 
 def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) -> None:

@@ -32,21 +32,24 @@ class DiskRoom:
         self._refused_at = -REFUSED_SECONDS
         self.problem = ""
         """For people, while rollouts wait; empty while they do not."""
+        self.reason = ""
+        """The same as the reason of a pause."""
 
-    def look(self) -> None:
-        """Ask the file system, if it was not asked just now."""
+    def look(self) -> bool:
+        """Ask the file system, if it was not asked just now; whether it was."""
         now = time.monotonic()
         if now < self._next_look:
-            return
+            return False
         self._next_look = now + LOOK_SECONDS
         try:
             found = shutil.disk_usage(self._home.path)
         except FileNotFoundError:  # the home was removed: `own_files` says so
-            return
+            return False
         refused = now - self._refused_at < REFUSED_SECONDS
         limit = NEED if self.problem else LOW_DISK
         # A file system that counts no blocks at all says nothing about its room.
         self._settle(refused or (found.total > 0 and found.free < limit), found.free)
+        return True
 
     def refused(self) -> None:
         """A write found no space."""
@@ -58,8 +61,9 @@ class DiskRoom:
         return Refusal("DISK_FULL", self.problem) if self.problem else None
 
     def _settle(self, full: bool, free: int) -> None:
-        was, self.problem = self.problem, ""
+        was, self.problem, self.reason = self.problem, "", ""
         if full:
+            self.reason = f"{free // MB} MB free on the disk of the home, {NEED // MB} MB needed"
             self.problem = f"DISK FULL: rollouts paused, {free // MB} MB free, need {NEED // MB} MB"
         if full and not was:
             LOGGER.error("%s", self.problem)

@@ -60,7 +60,7 @@ def worker_ended(store: Store, rollout: str, lease: int, failure: str) -> None:
         states.move(store, row, "failed", SUPERVISOR, failure, active_us)
     elif row.state == "running":
         store.tells.append(Wanted())
-    elif row.state == "paused" and row.paused_by in states.BY_ITSELF and not store.draining:
+    elif row.state == "paused" and row.paused_by in states.ASKED_AGAIN and not store.draining:
         # Its worker looked for the machine, or asked the engine again; the next one does.
         states.move(store, row, "queued", row.paused_by, "its worker ended", active_us)
     elif row.state == "paused":
@@ -80,7 +80,7 @@ def settle(store: Store) -> None:
             continue
         if row.cancelling:
             states.move(store, row, "cancelled", row.cancelling, row.reason)
-        elif row.paused_by not in states.BY_ITSELF:
+        elif row.paused_by not in states.ASKED_AGAIN:
             states.stands(store, id)
         else:
             states.move(store, row, "queued", row.paused_by, "the daemon started again")
@@ -101,3 +101,28 @@ def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None
             states.move(store, row, "paused", states.ENGINE, reason)
         elif not down and row.state == "paused" and row.paused_by == states.ENGINE:
             states.resume(store, row, states.ENGINE, reason)
+
+
+_HELD = f"SELECT id FROM rollouts WHERE state = 'paused' AND paused_by = '{states.DISK}'"
+_GOING_ON = "SELECT id FROM rollouts WHERE state IN ('queued', 'running') AND cancelling = ''"
+
+
+def disk_differs(store: Store, full: bool) -> bool:
+    """Whether `pause_for_disk` has anything to do."""
+    query = _GOING_ON if full else _HELD
+    return store.connection.execute(f"{query} LIMIT 1").fetchone() is not None
+
+
+def pause_for_disk(store: Store, reason: str) -> None:
+    """Pause whatever could go on while the home's disk is full; resume it when there is room.
+
+    reason: why there is no room; empty where there is.
+    """
+    for (id,) in store.connection.execute(_GOING_ON if reason else _HELD).fetchall():
+        row = store.rollout(id)
+        if row is None or row.cancelling:
+            continue
+        if reason:
+            states.move(store, row, "paused", states.DISK, reason)
+        else:
+            states.resume(store, row, states.DISK, "there is room again")

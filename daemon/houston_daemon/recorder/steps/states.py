@@ -18,7 +18,11 @@ ENGINE = "engine"
 """Owner of a pause because an engine is down, or refuses what it is asked."""
 HOST_AWAY = "host-away"
 """Owner of a pause because a machine that the rollout begins on cannot be reached now."""
-BY_ITSELF = frozenset({ENGINE, HOST_AWAY})
+DISK = "disk"
+"""Owner of a pause because the home's disk is full."""
+ASKED_AGAIN = frozenset({ENGINE, HOST_AWAY})
+"""Owners whose pauses a worker may end, by asking or looking again."""
+BY_ITSELF = ASKED_AGAIN | {DISK}
 """Owners whose pauses end by themselves."""
 REPAIR = "repair"
 """Owner of a pause because what is stored of the rollout is, or was, damaged."""

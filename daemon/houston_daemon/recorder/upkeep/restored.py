@@ -26,7 +26,7 @@ from houston_shared.task import parse_task
 _GOING_ON = (
     "SELECT id, head_seq IS NOT NULL, body, blob FROM rollouts JOIN events ON seq = spec_seq"
     " WHERE cancelling = '' AND (state IN ('queued', 'running')"
-    " OR (state = 'paused' AND paused_by IN (?, ?))) ORDER BY spec_seq"
+    " OR (state = 'paused' AND paused_by IN (?, ?, ?))) ORDER BY spec_seq"
 )
 """Rollouts that would go on by themselves, whether they have begun, and their specs."""
 
@@ -53,7 +53,7 @@ def pause(home: Home, origin: str, at: str) -> list[str]:
 
 
 def _pause(store: Store, reason: str) -> list[str]:
-    found = store.connection.execute(_GOING_ON, (states.ENGINE, states.HOST_AWAY)).fetchall()
+    found = store.connection.execute(_GOING_ON, sorted(states.BY_ITSELF)).fetchall()
     store.connection.execute("BEGIN IMMEDIATE")
     for id, begun, body, blob in found:  # also over a pause that would end by itself
         data = blobs.read(store.home, blob) if blob else body

@@ -23,8 +23,8 @@ from houston_shared.store.reader import Reader
 from houston_shared.wire import GiveVerdicts, Guide, JudgedSteps
 
 OVER = ("finished", "failed", "cancelled")
-ENDS_BY_ITSELF = ("engine", "host-away")
-"""Owners of pauses that the daemon ends when engine or host is back."""
+ENDS_BY_ITSELF = ("engine", "host-away", "disk")
+"""Owners of pauses that the daemon ends when engine, host or room is back."""
 _LOOK_SECONDS = 0.2
 _HEAD = (
     "[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {at_once}\nlive_rules = false\n\n"
