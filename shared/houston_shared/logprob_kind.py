@@ -37,9 +37,12 @@ def of_sampling(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def true_kind(kind: LogprobKind, parameters: Mapping[str, Any]) -> LogprobKind:
     """What log-probabilities of the model at temperature 1 (`policy`) are to a sample that was
-    drawn with these parameters; any other kind stays what it is."""
+    drawn with these parameters; any other kind stays what it is. A temperature that nobody told
+    is the server's own, and unknown."""
     if kind != "policy":
         return kind
     drawn = of_sampling(parameters)
-    bent = any(value not in UNBENT[name] for name, value in drawn.items())
+    bent = "temperature" not in drawn or any(
+        value not in UNBENT[name] for name, value in drawn.items()
+    )
     return "before_temperature" if bent else "policy"

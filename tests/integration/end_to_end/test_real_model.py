@@ -98,7 +98,8 @@ def test_prompts_rebuilt_from_the_ledger_extend_each_other(
 def test_an_export_trains_what_the_model_sampled_and_nothing_else(
     station: Station, rollouts: list[str], tmp_path: Path
 ) -> None:
-    station.run("export", *rollouts, "--format", "trl", "--out", str(tmp_path / "out"))
+    out = str(tmp_path / "out")
+    station.run("export", *rollouts, "--format", "trl", "--rules", "off", "--out", out)
     trained: dict[str, list[list[int]]] = {one: [] for one in rollouts}
     for row in map(json.loads, (tmp_path / "out" / "data.jsonl").read_text().splitlines()):
         labels = zip(row["input_ids"], row["labels"], strict=True)
@@ -108,7 +109,11 @@ def test_an_export_trains_what_the_model_sampled_and_nothing_else(
     for rollout in rollouts:
         ledger = Ledger(station.home, rollout)
         samples = [ledger.samples[seq] for seq in ledger.policy()]
-        whole = [one for one in samples if one.finish_reason == "stop" and not one.malformed]
+        whole = [
+            one
+            for one in samples
+            if one.finish_reason == "stop" and not one.malformed and one.calls
+        ]
         assert trained[rollout] == [list(one.token_ids or ()) for one in whole]
 
 

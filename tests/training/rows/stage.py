@@ -200,7 +200,10 @@ class Acting:
             logprobs=None if ending == "lost" else tuple(-(n + 1) / 1000 for n in range(len(ids))),
             logprob_kind="none" if ending == "lost" else "policy",
             prompt_ids=request.prompt_ids,
-            parameters={"stop_token_ids": list(request.stop_token_ids)},
+            parameters={
+                "temperature": 0.7 if request.temperature is None else request.temperature,
+                "stop_token_ids": list(request.stop_token_ids),
+            },
         )
 
     def _letters(self, pieces: Sequence[Piece]) -> list[Piece]:

@@ -9,8 +9,11 @@ from houston_shared.records import LogprobKind
 
 CASES: dict[str, tuple[dict[str, Any], LogprobKind]] = {
     "as the model says": ({"temperature": 1.0, "top_p": 1.0, "max_tokens": 9}, "policy"),
-    "nothing is known": ({}, "policy"),
-    "what bends nothing": ({"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}, "policy"),
+    "nothing is known": ({}, "before_temperature"),
+    "what bends nothing": (
+        {"temperature": 1, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+        "policy",
+    ),
     "no limit of tops": ({"temperature": 1, "top_k": 0}, "policy"),
     "colder": ({"temperature": 0.7}, "before_temperature"),
     "hotter": ({"temperature": 1.3}, "before_temperature"),
