@@ -69,6 +69,37 @@ PROCESSES = {
     "the log's writer": "pkill -f log[.]0",
     "its own first process": "kill -9 1 && sleep 0.2 && kill -0 1 && false",
     "tracing a process outside": PYTHON + "got(lambda: kernel({ptrace}, 16, {pid}, 0, 0))",
+    "tracing its first process": PYTHON + "got(lambda: kernel({ptrace}, 16, 1, 0, 0))",
+    "seizing its first process": PYTHON + "got(lambda: kernel({ptrace}, 0x4206, 1, 0, 0))",
+    "a secret in the memory of its first process": PYTHON
+    + """
+memory = open("/proc/1/environ", "rb").read()
+for line in open("/proc/1/maps"):
+    place, rights = line.split()[:2]
+    if "r" in rights and "[v" not in line:
+        start, end = (int(part, 16) for part in place.split("-"))
+        with open("/proc/1/mem", "rb") as file:
+            file.seek(start)
+            memory += file.read(end - start)
+print(len(memory))
+sys.exit(not (b"OUTSIDE" + b"_KEY" in memory or len(memory) < 100000))
+""",
+    "more than it has, from its first process": PYTHON
+    + """
+keys = ("Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+def rights(pid):
+    lines = open(f"/proc/{{pid}}/status").read().splitlines()
+    return [line.split() for line in lines if line.split(":")[0] in keys]
+spaces = ("mnt", "pid", "net", "ipc", "uts", "user")
+def places(pid):
+    links = [os.readlink(f"/proc/{{pid}}/ns/{{name}}") for name in spaces]
+    return [*links, os.stat(f"/proc/{{pid}}/root").st_ino, os.stat(f"/proc/{{pid}}/root").st_dev]
+held = [os.readlink(f"/proc/1/fd/{{n}}") for n in os.listdir("/proc/1/fd") if int(n) > 2]
+odd = [name for name in held if not name.startswith("anon_inode:[event")]
+print(odd)
+same = rights(1) == rights("self") and places(1) == places("self")
+sys.exit(same and not odd)
+""",
     "a handle on a process outside": PYTHON + "got(lambda: os.pidfd_open({pid}))",
     "a better place in the queue": PYTHON + "got(lambda: os.setpriority(os.PRIO_PROCESS, 0, -5))",
     "real time": PYTHON + "got(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))",

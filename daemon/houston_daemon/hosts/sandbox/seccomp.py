@@ -5,8 +5,8 @@ the number and the arguments of a call, never what a pointer points to, so addre
 paths of files are for others (namespaces, Landlock) to decide. What is refused: keys typed into a
 terminal for it (TIOCSTI), namespaces and mounts, the kernel's own doors (modules, bpf, perf,
 keyrings, io_uring, userfaultfd, file handles, clocks), and kinds of sockets that no network
-namespace holds back. What ordinary programs need stays: sockets by path, ptrace of own processes,
-threads, `personality` as debuggers use it. This module makes bytes; it installs nothing.
+namespace holds back. What ordinary programs need stays: sockets by path, ptrace of own processes
+but the sandbox's first, threads, `personality` as debuggers use it. This module makes bytes; it installs nothing.
 """
 
 import errno
@@ -104,6 +104,9 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 """Refused with EPERM, whatever the arguments."""
 _CLONE, _CLONE3, _UNSHARE = (56, 220), (435, 435), (272, 97)
 _IOCTL, _SOCKET, _PERSONALITY = (16, 29), (41, 198), (135, 92)
+_PTRACE, _VM_READ, _VM_WRITE = (101, 117), (310, 270), (311, 271)
+_FIRST = 1
+"""The sandbox's first process is bubblewrap: who traces it can stop it, and the sandbox hangs."""
 
 Instruction = tuple[int, int, int, int]
 """(code, jump if true, jump if false, constant), as in struct sock_filter."""
@@ -143,6 +146,9 @@ def assemble(machine: Machine) -> list[Instruction]:
     code += _when(_UNSHARE[machine.column], 0, _refuse_bits(_NEW_ANY))
     code += _when(_IOCTL[machine.column], 1, _refuse_values((_TIOCSTI, _TIOCLINUX)))
     code += _when(_SOCKET[machine.column], 0, _only(_FAMILIES, errno.EAFNOSUPPORT))
+    code += _when(_PTRACE[machine.column], 1, _refuse_values((_FIRST,)))
+    code += _when(_VM_READ[machine.column], 0, _refuse_values((_FIRST,)))
+    code += _when(_VM_WRITE[machine.column], 0, _refuse_values((_FIRST,)))
     code += _when(_PERSONALITY[machine.column], 0, _only(_PERSONALITIES, errno.EPERM))
     return [*code, (_RETURN, 0, 0, _ALLOW)]
 
