@@ -29,6 +29,8 @@ class Host(Settings, frozen=True):
     """Path of `houston` there; `~/` begins in the home folder of the user there."""
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     """GPUs that rollouts, engines and trainers may lease there."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Most memory of all rollouts there together, in MB; 0 is nine tenths of that machine's."""
 
 
 class Hosts(Settings, frozen=True):
@@ -38,6 +40,9 @@ class Hosts(Settings, frozen=True):
     """Where this machine keeps what rollouts own; empty for the user's state folder."""
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     """GPUs of this machine that rollouts, engines and trainers may lease."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Most memory of all rollouts on this machine together, in MB of 1,048,576 bytes; 0 is nine
+    tenths of the machine's. Each rollout also has its own limit (`[sandbox] memory_mb`)."""
     named: dict[HostName, Host] = {}
     """The other machines, each written as a table `[hosts.NAME]`."""
 

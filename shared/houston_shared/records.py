@@ -320,6 +320,8 @@ class RolloutSpec(Record, frozen=True):
     """Host → how many of its GPUs the rollout leases."""
     gpus_shared: bool = False
     """Whether it shares them with others that asked the same."""
+    host_memory_mb: int = 0
+    """`[hosts] memory_mb` as it was then: of all rollouts of this machine together."""
     hidden: tuple[str, ...] = ()
     """Folders that no sandbox may map: home, sockets, keys."""
     thoughts: Thoughts = "keep"

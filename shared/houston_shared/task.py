@@ -75,7 +75,10 @@ class Sandbox(Settings, frozen=True):
     processes: Limit = 4_096
     """Most processes and threads of the rollout at once, over all its sessions; 0 is no limit."""
     memory_mb: Limit = 0
-    """Most memory of the rollout, in MB of 1,048,576 bytes; 0 is nine tenths of the machine's."""
+    """Most memory of the rollout, in MB of 1,048,576 bytes; 0 is what all rollouts of the machine
+    may use together (`memory_mb` of `[hosts]`)."""
+    shm_mb: Limit = 0
+    """Most that `/dev/shm` of one session holds, in MB; 0 is half of the rollout's memory."""
     file_mb: Limit = 0
     """Largest single file; 0 is as large as `workspace_mb`."""
     workspace_mb: Limit = 50_000

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import hashlib
 import os
 import shutil
 import subprocess
@@ -153,6 +155,64 @@ async def test_the_next_command_does_not_pay_for_what_was_left_behind(host: Loca
     assert said.endswith("; what was left behind was ended.")
     assert "here still" in await terminal.lines(start)
     assert (status.alive, status.exit_code) == (True, 0)
+
+
+async def test_rollouts_may_not_use_more_together_than_the_machine_has(
+    tmp_path: Path, host: LocalHost
+) -> None:
+    """Each is within its own limit; the one that uses most is ended, and the other goes on."""
+    most = dataclasses.replace(LIMITS, together=350 << 20)
+    hold = "python3 -c \"import time\nx = b'1' * ({} << 20); print('holds', flush=True)\n{}\""
+    hosts = [
+        LocalHost(tmp_path / "both", f"r{n}", sandbox="bubblewrap", network=False, hidden=(),
+                  limits=most)
+        for n in range(2)
+    ]  # fmt: skip
+    try:
+        terminals = []
+        for one in hosts:
+            await one.prepare(None)
+            terminals.append(await one.terminal("main", create=True))
+        await terminals[0].run(hold.format(120, "time.sleep(600)"))
+        await terminals[0].wait(2, asyncio.Event())
+        assert not await hosts[0].limits_met(), "it is within both limits"
+        start = await terminals[1].run(hold.format(260, "time.sleep(600)"))
+        said = await _until_met(hosts[1], "memory")
+        assert "all rollouts of this machine" in " ".join(said).lower()
+        status = await terminals[1].wait(20, asyncio.Event())
+        assert status.alive and not status.busy, await terminals[1].lines(start)
+        assert (await terminals[0].status()).busy, "the smaller one goes on"
+        assert not await hosts[0].limits_met()
+    finally:
+        for one in hosts:
+            await one.destroy_terminals()
+            await one.close()
+    for version in Path("/sys/fs/cgroup").glob("**/houston-all-*"):
+        assert version.name != _around(tmp_path / "both"), "the group around both is removed"
+
+
+def _around(root: Path) -> str:
+    where = hashlib.sha256(os.fsencode(root / "limits")).hexdigest()[:12]
+    return f"houston-all-{where}"
+
+
+async def test_shared_memory_of_a_session_has_a_size(tmp_path: Path) -> None:
+    small = dataclasses.replace(LIMITS, shared=16 << 20)
+    host = LocalHost(
+        tmp_path / "root", "r1", sandbox="bubblewrap", network=False, hidden=(), limits=small
+    )
+    await host.prepare(None)
+    try:
+        terminal = await host.terminal("main", create=True)
+        start = await terminal.run("head -c 40M /dev/zero >/dev/shm/big; stat -c %s /dev/shm/big")
+        await terminal.wait(20, asyncio.Event())
+        text = " ".join(await terminal.lines(start))
+        assert "No space left on device" in text
+        assert str(16 << 20) in text
+        assert not await host.limits_met(), "nobody is ended for it"
+    finally:
+        await host.destroy_terminals()
+        await host.close()
 
 
 async def test_groups_are_found_again_and_told_once(tmp_path: Path) -> None:

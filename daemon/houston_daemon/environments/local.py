@@ -35,7 +35,7 @@ def local_host(
         devices=tuple(map(Path, mapped.devices)),
         gpus=mapped.gpus or bool(gpus),
         environment=variables(task, gpus),
-        limits=limits(mapped.processes, mapped.memory_mb, mapped.file_mb, mapped.workspace_mb),
+        limits=limits(mapped, spec.host_memory_mb),
         owner=owner,
         past=past,
         data={name: folder / path for name, path in task.data.mounts.items()},

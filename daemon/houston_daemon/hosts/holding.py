@@ -12,6 +12,7 @@ from pathlib import Path
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.guard import cgroups, usage
 from houston_daemon.hosts.guard.guard import Guard, Shell
+from houston_daemon.hosts.guard.together import Together
 from houston_daemon.hosts.limits import Limits
 from houston_daemon.hosts.sandbox import seccomp
 from houston_daemon.hosts.sandbox.enclosure import Enclosure
@@ -31,7 +32,10 @@ def open_guard(
     mark: what names the rollout on this machine; measured: folders that count as its workspace.
     """
     groups = cgroups.find_or_make(note, mark[:20] or secrets.token_hex(10), limits)
-    return Guard(groups, limits, measured, lambda: shells(terminals), lambda: members(terminals))
+    together = Together(note.parent, note.stem)
+    return Guard(
+        groups, limits, measured, lambda: shells(terminals), lambda: members(terminals), together
+    )
 
 
 def enclosure(groups: cgroups.Groups, limits: Limits, root: Path) -> Enclosure:

@@ -7,12 +7,16 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from houston_shared.task import Sandbox
+
 Kind = Literal["processes", "memory", "file size", "workspace", "disk"]
 Mechanism = Literal["cgroup2", "cgroup1", "watchdog"]
 
 MEBIBYTE = 1 << 20
 _SHARE = 0.9
-"""Of the machine's memory, where a task names no limit: what is left keeps the daemon alive."""
+"""Of the machine's memory, where nobody names a limit: what is left keeps the daemon alive."""
+_SHARED_PART = 2
+"""`/dev/shm` holds one part in this many of the rollout's memory, as Linux' own does of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +31,28 @@ class Limits:
     """Bytes of one file."""
     workspace: int = 0
     """Bytes of workspace, home and /tmp; a file counts as 4 KiB at least."""
+    shared: int = 0
+    """Bytes of one sandbox's /dev/shm."""
+    together: int = 0
+    """Bytes of memory of all rollouts that keep their files in the same folder."""
 
 
-def limits(processes: int, memory_mb: int, file_mb: int, workspace_mb: int) -> Limits:
-    """Limits as a task file states them: 0 MB of memory is nine tenths of the machine's, and 0 MB
-    of one file as much as the workspace may hold.
+def limits(mapped: Sandbox, together_mb: int) -> Limits:
+    """Limits as task and configuration state them; 0 stands for what each key's text says.
+
+    together_mb: `memory_mb` of the host.
     """
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = int(whole * _SHARE)
+    together = together_mb * MEBIBYTE or most
+    memory = min(mapped.memory_mb * MEBIBYTE or most, together)
     return Limits(
-        processes=processes,
-        memory=memory_mb * MEBIBYTE if memory_mb else int(whole * _SHARE),
-        file=(file_mb or workspace_mb) * MEBIBYTE,
-        workspace=workspace_mb * MEBIBYTE,
+        processes=mapped.processes,
+        memory=memory,
+        file=(mapped.file_mb or mapped.workspace_mb) * MEBIBYTE,
+        workspace=mapped.workspace_mb * MEBIBYTE,
+        shared=mapped.shm_mb * MEBIBYTE or memory // _SHARED_PART,
+        together=together,
     )
 
 

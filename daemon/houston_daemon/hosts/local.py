@@ -89,6 +89,7 @@ class LocalHost:
             data=dict(data or {}),
             activate=activate,
             apart=apart,
+            shared_bytes=limits.shared,
         )
         self.inside = self.sandbox.inside
         """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""

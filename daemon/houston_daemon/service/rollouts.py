@@ -76,6 +76,7 @@ def specs(
             host_root=str(loaded.host_root),
             hosts=machines,
             host_key=_node_key(loaded),
+            host_memory_mb=loaded.config.hosts.memory_mb,
             gpus=gpus(loaded, task),
             gpus_shared=task.task.gpus_shared or share_gpus,
             hidden=places,

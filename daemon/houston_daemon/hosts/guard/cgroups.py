@@ -7,6 +7,7 @@ cgroup-v2.rst, and cgroup-v1/{pids,memory}.rst.
 
 import contextlib
 import errno
+import hashlib
 import os
 import signal
 import time
@@ -30,6 +31,8 @@ class Noted(msgspec.Struct):
     told_processes: int = 0
     """How many refusals of the kernel were told to the agent already."""
     told_memory: int = 0
+    around: str = ""
+    """The folder that holds the memory of all rollouts; empty where each stands by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +59,41 @@ class Groups:
         return self.noted.mechanism
 
     @property
+    def together(self) -> bool:
+        """Whether the kernel adds up the memory of all rollouts."""
+        return bool(self.noted.around)
+
+    @property
     def doors(self) -> list[Path]:
         """Files into which a process writes its number to join."""
         return [folder / "cgroup.procs" for folder in self._folders.values()]
 
     def limit(self, limits: Limits) -> None:
         """Make the groups where they are not there, and set their limits."""
+        if self.noted.around:
+            self._make_around(Path(self.noted.around), limits.together)
         for folder in self._folders.values():
             folder.mkdir(exist_ok=True)
         self._limit_processes(limits.processes)
-        memory = self._of("memory")
-        if memory is None:
-            return
+        if memory := self._of("memory"):
+            self._limit_memory(memory, limits.memory)
+
+    def _make_around(self, around: Path, most: int) -> None:
+        """Make the folder around the rollouts' own, with the limit of all of them."""
+        around.mkdir(exist_ok=True)
         if self.mechanism == "cgroup2":
-            _write(memory / "memory.max", str(limits.memory) if limits.memory else "max")
-            _try_write(memory / "memory.swap.max", "0" if limits.memory else "max")
+            names = " ".join(f"+{name}" for name in cgroup_places.NEEDED)
+            _write(around / "cgroup.subtree_control", names)
+        else:
+            _try_write(around / "memory.use_hierarchy", "1")  # or the root's own says so already
+        self._limit_memory(around, most)
+
+    def _limit_memory(self, memory: Path, most_bytes: int) -> None:
+        if self.mechanism == "cgroup2":
+            _write(memory / "memory.max", str(most_bytes) if most_bytes else "max")
+            _try_write(memory / "memory.swap.max", "0" if most_bytes else "max")
             return
-        most = str(limits.memory or -1)
+        most = str(most_bytes or -1)
         # The limit with swap may never be below the one without; which comes first depends.
         _try_write(memory / "memory.memsw.limit_in_bytes", most)
         _write(memory / "memory.limit_in_bytes", most)
@@ -130,6 +151,8 @@ class Groups:
             time.sleep(0.01)
         if not left:
             self._note.unlink(missing_ok=True)
+            if self.noted.around:
+                _remove(Path(self.noted.around))  # stays while another rollout is in it
         return not left
 
     def save(self) -> None:
@@ -167,15 +190,31 @@ def find_or_make(note: Path, name: str, limits: Limits) -> Groups:
         return known
     where = cgroup_places.places()
     folders = {key: str(folder / f"houston-{name}") for key, folder in where.folders.items()}
-    made = Groups(note, Noted(where.mechanism, folders))
-    made.save()
-    try:
-        made.limit(limits)
-    except OSError:
-        made.end()
-        made = Groups(note, Noted())
+    tries = [_with_others(note, where, folders)] if limits.together and folders else []
+    for noted in (*tries, Noted(where.mechanism, folders)):
+        made = Groups(note, noted)
         made.save()
+        try:
+            made.limit(limits)
+        except OSError:
+            made.end()
+        else:
+            return made
+    made = Groups(note, Noted())
+    made.save()
     return made
+
+
+def _with_others(note: Path, where: cgroup_places.Places, folders: dict[str, str]) -> Noted:
+    """Groups whose memory is held together with that of all rollouts of the same folder.
+
+    In version 1 only that of memory: in one group for processors all rollouts would share one part.
+    """
+    key = "all" if "all" in folders else "memory"
+    all_of = hashlib.sha256(os.fsencode(note.parent.absolute())).hexdigest()[:12]
+    around = where.folders[key] / f"houston-all-{all_of}"
+    nested = {**folders, key: str(around / Path(folders[key]).name)}
+    return Noted(where.mechanism, nested, around=str(around))
 
 
 def _counter(file: Path, name: str) -> int:

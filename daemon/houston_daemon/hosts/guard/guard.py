@@ -19,6 +19,7 @@ from pathlib import Path
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.guard import disk_use, usage
 from houston_daemon.hosts.guard.cgroups import Groups, Refusals
+from houston_daemon.hosts.guard.together import Together
 from houston_daemon.hosts.guard.usage import Used
 from houston_daemon.hosts.limits import Hit, Kind, Limits, size
 
@@ -61,7 +62,7 @@ class Guard:
 
     def __init__(
         self, groups: Groups, limits: Limits, folders: tuple[Path, ...], shells: Shells,
-        members: Members,
+        members: Members, together: Together,
     ) -> None:  # fmt: skip
         self.groups = groups
         self._limits = limits
@@ -69,6 +70,7 @@ class Guard:
         self._shells = shells
         self._members = members
         """Processes of the rollout where no group names them."""
+        self._together = together
         self._hits: list[Hit] = []
         self._lock = threading.Lock()
         self._over: dict[Kind, int] = {}
@@ -81,12 +83,15 @@ class Guard:
 
     async def watch(self) -> None:
         """Tick once a second until cancelled; what fails is logged, and the next second tries."""
-        while True:
-            await asyncio.sleep(_EVERY)
-            try:
-                await asyncio.to_thread(self.tick)
-            except Exception:  # a watch that ends leaves the rollout without limits
-                log.exception("the limits could not be looked at")
+        try:
+            while True:
+                await asyncio.sleep(_EVERY)
+                try:
+                    await asyncio.to_thread(self.tick)
+                except Exception:  # a watch that ends leaves the rollout without limits
+                    log.exception("the limits could not be looked at")
+        finally:
+            self._together.leave()
 
     def hits(self) -> list[Hit]:
         """What happened since the last call; the kernel is asked too."""
@@ -122,7 +127,9 @@ class Guard:
         if now.memory > told.memory:
             count, most = now.memory - told.memory, size(self._limits.memory)
             ended = "1 process was" if count == 1 else f"{count} processes were"
-            self._tell("memory", f"{ended} ended; all together may use {most}.")
+            everybody = size(self._limits.together)
+            more = f", and all rollouts of this machine {everybody}" if self.groups.together else ""
+            self._tell("memory", f"{ended} ended; all together may use {most}{more}.")
 
     def _mind_processes(self, found: dict[str, Used]) -> bool:
         most = self._limits.processes
@@ -139,17 +146,33 @@ class Guard:
         return over
 
     def _mind_memory(self, found: dict[str, Used]) -> bool:
-        most = self._limits.memory
+        said = self._too_much(found)
+        if said:
+            self._end_most(found, lambda _, used: used.memory + used.shared, "memory", said)
+        return bool(said)
+
+    def _too_much(self, found: dict[str, Used]) -> str:
+        """Which limit of memory is met, for what the kernel does not hold; empty for none."""
+        most, everybody = self._limits.memory, self._limits.together
+        own = bool(most) and not self.groups.doors
+        shares = bool(everybody) and not self.groups.together
         shared = sum(used.shared for used in found.values())
-        resident = sum(used.memory for used in found.values())
-        if not most or self.groups.doors or resident + shared <= most:
-            return False
-        everyone = [pid for used in found.values() for pid in used.pids]
-        if usage.proportional(everyone) + shared <= most:
-            return False
-        said = f"More than {size(most)} were used"
-        self._end_most(found, lambda _, used: used.memory + used.shared, "memory", said)
-        return True
+        used = sum(used.memory for used in found.values()) + shared
+        if not (own or shares):
+            return ""
+        if (own and used > most) or (shares and self._is_too_much(used)):
+            everyone = [pid for used in found.values() for pid in used.pids]
+            used = usage.proportional(everyone) + shared
+        if own and used > most:
+            return f"More than {size(most)} were used"
+        if shares and self._is_too_much(used):
+            return f"All rollouts of this machine used more than {size(everybody)}, this one most"
+        return ""
+
+    def _is_too_much(self, used: int) -> bool:
+        """Whether all rollouts use more than they may, and none more than this one."""
+        everybody, another = self._together.add(used)
+        return everybody > self._limits.together and used >= another
 
     def _mind_disk(self, found: dict[str, Used]) -> None:
         most = self._limits.workspace

@@ -77,6 +77,8 @@ class Sandbox:
     """By name: what is shown read-only at `/data/NAME`."""
     activate: Path | None = None
     """Folder of an environment whose programs come first."""
+    shared_bytes: int = 0
+    """What its /dev/shm holds at most; 0 leaves it to the kernel: half of the machine's memory."""
 
     @property
     def inside(self) -> str:
@@ -123,7 +125,7 @@ class Sandbox:
         arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), INSIDE]
         if commands is not None:
             arguments += ["--ro-bind", str(commands), COMMANDS]
-        arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--tmpfs", "/dev/shm"]
+        arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", *self._shared_memory()]
         for folder in (place for place, is_folder in covers.items() if is_folder):
             arguments += ["--remount-ro", str(folder)]
         arguments += ["--remount-ro", "/", "--clearenv"]
@@ -145,6 +147,11 @@ class Sandbox:
         program = shutil.which("bwrap") or "bwrap"
         walls = ["--unshare-user-try", "--unshare-net", "--cap-drop", "ALL"]
         return [program, *walls, *_programs(), "--remount-ro", "/", "--chdir", "/"]
+
+    def _shared_memory(self) -> list[str]:
+        program = shutil.which("bwrap")
+        sized = self.shared_bytes and program is not None and _knows(program, "--size")
+        return [*(["--size", str(self.shared_bytes)] if sized else []), "--tmpfs", "/dev/shm"]
 
     def _walls(self, dies_with_parent: bool, joins: bool) -> list[str]:
         walls = [*_user_namespace(), "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
@@ -303,16 +310,18 @@ def _user_namespace() -> list[str]:
     program = shutil.which("bwrap")
     if os.getuid() or program is None or not _user_namespaces():
         return ["--unshare-user-try"]
-    if not _knows_disable_userns(program):
+    if not _knows(program, "--disable-userns"):  # from 0.8 on
         return ["--unshare-user-try"]
     return ["--unshare-user", "--disable-userns"]
 
 
-@lru_cache(maxsize=4)
-def _knows_disable_userns(program: str) -> bool:
-    """Whether this bubblewrap has the option (from 0.8 on)."""
-    done = subprocess.run([program, "--help"], capture_output=True, timeout=30, check=False)
-    return b"--disable-userns" in done.stdout
+@lru_cache(maxsize=8)
+def _knows(program: str, option: str) -> bool:
+    """Whether this bubblewrap has the option."""
+    done = subprocess.run(
+        [program, "--help"], capture_output=True, text=True, timeout=30, check=False
+    )
+    return f"{option} " in f"{done.stdout} "
 
 
 def _user_namespaces() -> bool:

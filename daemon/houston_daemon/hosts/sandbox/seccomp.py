@@ -6,7 +6,8 @@ paths of files are for others (namespaces, Landlock) to decide. What is refused:
 terminal for it (TIOCSTI), namespaces and mounts, the kernel's own doors (modules, bpf, perf,
 keyrings, io_uring, userfaultfd, file handles, clocks), and kinds of sockets that no network
 namespace holds back. What ordinary programs need stays: sockets by path, ptrace of own processes
-but the sandbox's first, threads, `personality` as debuggers use it. This module makes bytes; it installs nothing.
+but the sandbox's first, threads, `personality` as debuggers use it. This module makes bytes; it
+installs nothing.
 """
 
 import errno

@@ -44,8 +44,11 @@ class Hello(Ask, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     processes: int = 0
     memory_mb: int = 0
+    shm_mb: int = 0
     file_mb: int = 0
     workspace_mb: int = 0
+    together_mb: int = 0
+    """Memory of all rollouts there."""
     activate: str = ""
     """Folder there of a virtual or conda environment."""
     past: tuple[str, str] | None = None

@@ -29,6 +29,7 @@ from houston_daemon.hosts.ssh.shelf import Shelf
 from houston_daemon.hosts.terminals.terminal import LocalTerminal
 from houston_daemon.hosts.user_secrets import secret_places
 from houston_daemon.hosts.workspace import tenancy
+from houston_shared import task
 from houston_shared.errors import HoustonError
 
 InTerminal = (
@@ -70,7 +71,7 @@ class Serving:
             devices=tuple(map(Path, ask.devices)),
             gpus=ask.gpus,
             environment=ask.environment,
-            limits=limits.limits(ask.processes, ask.memory_mb, ask.file_mb, ask.workspace_mb),
+            limits=_limits(ask),
             owner=ask.owner,
             activate=Path(ask.activate) if ask.activate else None,
             past=Past(*ask.past) if ask.past else None,
@@ -202,6 +203,17 @@ async def _in_terminal(terminal: LocalTerminal, ask: InTerminal, back: asyncio.E
         case m.CloseTerminal():
             await terminal.close()
             return await terminal.status()
+
+
+def _limits(ask: m.Hello) -> limits.Limits:
+    mapped = task.Sandbox(
+        processes=ask.processes,
+        memory_mb=ask.memory_mb,
+        shm_mb=ask.shm_mb,
+        file_mb=ask.file_mb,
+        workspace_mb=ask.workspace_mb,
+    )
+    return limits.limits(mapped, ask.together_mb)
 
 
 async def _spawn(host: LocalHost, shelf: Shelf, ask: m.Spawn, back: asyncio.Event) -> Any:

@@ -84,8 +84,10 @@ def ssh_host(making: Making, name: str) -> SshHost:
         environment=variables(task, leased),
         processes=mapped.processes,
         memory_mb=mapped.memory_mb,
+        shm_mb=mapped.shm_mb,
         file_mb=mapped.file_mb,
         workspace_mb=mapped.workspace_mb,
+        together_mb=settings.memory_mb,
         activate=_there(task.activate, name),
         past=None if before is None else (before.rollout, before.commit),
     )
