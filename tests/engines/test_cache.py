@@ -196,7 +196,7 @@ def test_a_child_is_given_the_environment_of_its_engine(cache: Path, tmp_path: P
     )
     home = Home(tmp_path / "home")
     engines_folder(home).mkdir(parents=True)
-    child = Child(home, "e", engine, 1_000_000, 1, GpuLedger(tmp_path / "gpus.json", {}))
+    child = Child(home, "e", engine, 1_000_000, 1, GpuLedger(tmp_path / "gpus.json", {}), 60)
     child.bring_up()
     end = time.monotonic() + 60
     while not seen.exists() and time.monotonic() < end:
