@@ -3,12 +3,16 @@
 `spots` names the places where a text could be taken for `<real_user` or `</real_user`. A place is
 read forward one character at a time: what does not show is passed over, an escape is read as what
 it stands for, a letter of another script or style as the one it looks like; a terminal's sequence,
-raw, spelt or as a screen shows it, is passed over whole, and so are the glyphs by which `safe_text`
-shows what does not show. Every place is read at most as far as it still fits, and a chain of
-sequences in which places hide is read once for all of them, so the work is linear in the text.
+raw, spelt or as a screen shows it, is passed over whole, and so are comments of markup, its plain
+formatting, and the glyphs by which `safe_text` shows what does not show. What an escape stands for
+may begin the next escape. A prefix as of an XML namespace may stand before the name, and any sign
+that is no letter between its two words. Every place is read at most as far as it still fits, and a
+chain of sequences in which places hide is read once for all of them, so the work is linear in the
+text.
 
 Close to the tag but no tag: words in other brackets, and `a < real_user` in code, which has a space
-after `<` and neither `>` nor an attribute after the name. It does not know what is done about them.
+after `<` and neither `>` nor an attribute after the name; neither is an address as
+`<real.user@example.org>`. It does not know what is done about them.
 """
 
 import re
@@ -16,7 +20,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from html import unescape
-from itertools import islice
+from itertools import chain, islice
 
 _ESCAPE = re.compile(
     r"&(?:#0*[0-9]{1,8}|#[xX]0*[0-9a-fA-F]{1,8}|[A-Za-z]{2,31});?"
@@ -27,6 +31,12 @@ _ESCAPE = re.compile(
     r"|\\x\{0*[0-9a-fA-F]{1,8}\}|\\N\{[A-Za-z -]{1,40}\}|\\[0-7]{2,3}|%[0-9a-fA-F]{2}"
     r"|<U\+[0-9A-F]{4,6}>|<[89][0-9A-F]>|<(?:200[b-f]|202[a-e]|206[0-9a-f]|feff|ad)>"
 )
+_BACKSLASHES = re.compile(r"\\{1,15}(?=\\[uUxN0-7])")
+"""Backslashes that escape each other, before an escape."""
+_DEEPEST = 4
+"""Escapes of escapes that are followed."""
+_LONGEST = 48
+"""Characters of an escape."""
 _ESC = r"(?:\x1b|\u241b|\^\[|\\(?:e|x1[bB]|033|u001[bB]|u\{1[bB]\})|&#(?:27|x1[bB]);|%1[bB])"
 _END = rf"(?:\x07|\u2407|\\a|{_ESC}\\|\x9c)"
 _SEQUENCE = re.compile(
@@ -35,8 +45,12 @@ _SEQUENCE = re.compile(
     rf"|(?:[\x1b\u241b][\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\u2407\u241b\x90-\x9f\n]*{_END}"
     rf"|(?:{_ESC}[\]PX^_]|<9[08DEF]>)[^\x07\x1b\u2407\u241b\n]{{0,256}}{_END}"
     rf"|{_ESC}[()][0-9A-Z]|<[0-9]{{1,9}} more marks>"
+    r"|<!--(?:[^-\n]|-(?!->)){0,256}-->|<\?[^<>\n]{0,64}\?>"
+    r"|</?(?:b|i|u|s|a|em|strong|span|font|mark|code|tt|sub|sup|small|big|wbr|br)"
+    r"(?:/| [^<>\n]{0,64})?>"
 )
-"""What a terminal obeys and does not show (ECMA-48 §5.4, xterm's OSC), and counted marks."""
+"""What a terminal obeys and does not show (ECMA-48 §5.4, xterm's OSC), counted marks, and what a
+page does not show."""
 _SHORT = re.compile(rf"{_ESC}(?:[ -/]{{1,4}}[0-~]|[0-Z\\`-~])")
 """Sequences of two characters and a few more (ECMA-48 §5.5, ISO 2022)."""
 _BEGINS = frozenset("&\\%<^\x1b\u241b\x90\x98\x9b\x9d\x9e\x9f")
@@ -47,25 +61,42 @@ _CLOSERS = ">\u203a\u3009\u300b\u27e9\u27eb\u232a\u276d\u276f\u2771\u29fd\u227b\
 _CLOSERS += "\u2992\u22d7\u22d9\u298a\u2994\u2abc\u02f2\u1433\u1405\u25b7\u25b8\u25b9\u25ba\u2b9e"
 _SLASHES = "/\\\u2044\u2215\u2571\u29f8\u3033\u27cb\u2afd\ua932"
 _JOINTS = "_-\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u203f\u2040\u02cd\u2581\u0640\u30fc\u00af"
+_COLONS = ":\uff1a\ufe55\u2236\ua789\u02d0"
+_PREFIXED = f"/?[A-Za-z_][A-Za-z0-9_.-]{{0,19}}[{_COLONS}]"
+_PREFIX = re.compile(r"< ?\|? ?/? ?[a-z][a-z0-9_. ]{0,19}:")
+"""What may stand before the name, as a namespace does: as it is written and as it is read."""
+_LONGEST_PREFIX = 32
 _CANDIDATE = re.compile(
     # What cannot go on to an r is no candidate: most markup and most comparisons are not.
-    f"[{_OPENERS}](?!/?[0-9A-QS-Za-qs-z=\"'.,;:()?!*+])|&(?=#|[A-Za-z]{{2}})"
+    f"[{_OPENERS}](?:(?!/?[0-9A-QS-Za-qs-z=\"'.,;:()?!*+])|(?={_PREFIXED}))|&(?=#|[A-Za-z]{{2}})"
     r"|\\(?=[uUxN0-7])|%(?=[0-9a-fA-F]{2})|[\U000e0020-\U000e007e]"
 )
-_LIKE: dict[str, str] = {
-    "r": "r\u0433\u1d26\u2c85\uab47\uab48\uab81\u13a1\u13d2\u1587\ua4e3\u01a6\u0280\u0491",
-    "e": "e3\u0435\u0415\u04bd\u212e\u0454\u0404\u03b5\u0395\u13ac\u2d39\ua4f0\uab32\u01dd\u0259",
-    "a": "a4@\u0430\u0410\u0251\u03b1\u0391\u237a\u13aa\u15c5\ua4ee\U000102a0\u0250",
-    "l": "l1i|!\u04cf\u04c0\u0406\u0456\u0399\u03b9\u0627\u05df\u0661\u06f1\u2223\u2758\u2d4f"
-    "\ua4e1\u13de\u14aa\u01c0\u2502\u2160\u217c\U00010320",
-    "u": "u\u03c5\u028b\u057d\u054d\u1200\u222a\u22c3\u144c\ua4f4\u1959\uab4e\uab52\u00b5\u03bc",
-    "s": "s5$\u0455\u0405\u054f\u13d5\u13da\ua4e2\u01bd\u0282\u00a7\u15ae",
+_LIKE: dict[str, str] = {  # as in confusables.txt of Unicode, and some more
+    "r": "r\u0433\u1d26\u2c85\uab47\uab48\uab81\u13a1\u13d2\u1587\ua4e3\u01a6\u0280\u0491"
+    "\U000104b4\U00016f35\U0001d216\U00010453",
+    "e": "e3\u0435\u0415\u04bd\u212e\u0454\u0404\u03b5\u0395\u13ac\u2d39\ua4f0\uab32\u01dd"
+    "\u0259\u22ff\U00010286\U000118a6\U000118ae",
+    "a": "a4@\u0430\u0410\u0251\u03b1\u0391\u237a\u13aa\u15c5\ua4ee\U000102a0\u0250\U00016f40",
+    "l": "l1i|!\u04cf\u04c0\u0406\u0456\u0399\u03b9\u0627\u05df\u0661\u06f1\u2223\u2758"
+    "\u2d4f\ua4e1\u13de\u14aa\u01c0\u2502\u2160\u217c\U00010320\u0196\u16c1\u23fd"
+    "\u2c92\u2cd0\ua4f2\U0001028a\U00010309\U0001041b\U00010526\U000118a3\U000118b2"
+    "\U00016f16\U00016f28\U0001d22a\U00010453",
+    "u": "u\u03c5\u028b\u057d\u054d\u1200\u222a\u22c3\u144c\ua4f4\u1959\uab4e\uab52\u00b5"
+    "\u03bc\ua79f\U000104ce\U000104f6\U000118b8\U000118d8\U00016f42",
+    "s": "s5$\u0455\u0405\u054f\u13d5\u13da\ua4e2\u01bd\u0282\u00a7\u15ae\uabaa\U00010296"
+    "\U00010420\U00010448\U000118c1\U00016f3a\U00010453",
 }
+_ODD = ".~+*^#"
+"""ASCII that is no joint, and yet may stand between the two words; other scripts' signs, too."""
+_BETWEEN = " _.:"
+"""What a character between the two words reads as."""
 _NAME = "realuser"
 _GAP_AT = 4
 """Where the name has its underscore."""
 _STYLED = re.compile(
-    r"(?:LATIN|REGIONAL INDICATOR SYMBOL).*? LETTER (?:SMALL )?(?:CAPITAL )?([A-Z])\b"
+    r"(?:LATIN|REGIONAL INDICATOR SYMBOL).*? LETTER (?:SMALL )?(?:CAPITAL )?"
+    r"(?:(?:TURNED|REVERSED|INVERTED|SIDEWAYS|OPEN|CLOSED|LONG|SCRIPT|BLACKLETTER|BROKEN) )*"
+    r"([A-Z])\b"
 )
 _AFTER = re.compile(r" *(?:/? *>|[a-z][a-z_-]*(?: =|=))")
 _WAYS = (
@@ -79,15 +110,20 @@ _ATTRIBUTE = 40
 """Characters after the name that are looked at."""
 
 
-def spots(text: str) -> list[int]:
-    """Where `text` could be taken for the tag, in order; each place is where its `<` stands."""
+def spots(text: str) -> list[tuple[int, int]]:
+    """Where `text` could be taken for the tag, in order: where what reads as its `<` begins and
+    ends."""
     readers = [
         _Reader(text, hidden, short)
         for needs, hidden, short in _WAYS
         if needs is None or needs.search(text)
     ]
     places = (candidate.start() for candidate in _CANDIDATE.finditer(text))
-    return [at for at in places if any(reader.finds(at) for reader in readers)]
+    found: list[tuple[int, int]] = []
+    for at in places:
+        if reader := next((one for one in readers if one.finds(at)), None):
+            found.append((at, reader.ends(at)))
+    return found
 
 
 def _is_tag(characters: Iterator[str]) -> bool:
@@ -99,13 +135,15 @@ def _is_tag(characters: Iterator[str]) -> bool:
         one, spaced = _past_spaces(characters)
     if one == "/":
         one, spaced = _past_spaces(characters)[0], False
+    odd = False
     for place, letter in enumerate(_NAME):
-        while place and (one == " " or (place == _GAP_AT and one == "_")):
+        while place and (one == " " or (place == _GAP_AT and one and one in "_.:")):
+            odd = odd or one in ".:"
             one = next(characters, "")
         if one == "" or one not in _LIKE.get(letter, letter):
             return False
         one = next(characters, "") if place < len(_NAME) - 1 else one
-    return not spaced or _AFTER.match("".join(islice(characters, _ATTRIBUTE))) is not None
+    return not (spaced or odd) or _AFTER.match("".join(islice(characters, _ATTRIBUTE))) is not None
 
 
 def _past_spaces(characters: Iterator[str]) -> tuple[str, bool]:
@@ -132,26 +170,37 @@ class _Reader:
 
     def finds(self, at: int) -> bool:
         """Whether the tag stands at `at`, and its `<` right here."""
-        return self._element(at)[0][:1] == "<" and _is_tag(self._characters(at))
+        if self._element(at)[0][:1] != "<":
+            return False
+        if _is_tag(self._characters(at)):
+            return True
+        prefix = _PREFIX.match("".join(islice(self._characters(at), _LONGEST_PREFIX)))
+        if prefix is None or "::" in self._text[at : at + _LONGEST_PREFIX]:  # a C++ type
+            return False
+        return _is_tag(chain("<", islice(self._characters(at), prefix.end(), None)))
+
+    def ends(self, at: int) -> int:
+        """Where ends what reads as the `<` at a place."""
+        return self._element(at)[1]
 
     def _characters(self, at: int) -> Iterator[str]:
         """Characters from `at` on as they read; a run of spaces and joints has each once."""
         while at < len(self._text):
             read, end = self._element(at)
-            if not read.strip(" _"):
+            if not read.strip(_BETWEEN):
                 read, end = self._run(at)
             yield from read
             at = end
 
     def _run(self, at: int) -> tuple[str, int]:
         """What is not seen, spaces and joints from `at` on: what they read as, and their end."""
-        last = {" ": -1, "_": -1}  # which part of the run had one last
+        last = dict.fromkeys(_BETWEEN, -1)  # which part of the run had one last
         chained: list[tuple[int, int]] = []
         known, part = None, 0
         while known is None and at < len(self._text):
             known = self._runs.get(at)
             read, end = known or self._element(at)
-            if read.strip(" _"):
+            if read.strip(_BETWEEN):
                 break
             last.update(dict.fromkeys(read, part))
             if known is None and end - at > 1 and _CANDIDATE.search(self._text, at + 1, end):
@@ -170,10 +219,26 @@ class _Reader:
                 sequence = _SHORT.match(text, at)
             if sequence:
                 return "", sequence.end()
-            if escape := _ESCAPE.match(text, at):
-                meant = _meant(escape.group())
-                return "".join(_plain(one, self._hidden) for one in meant), escape.end()
+            if meant := _escaped(text, at):
+                return "".join(_plain(one, self._hidden) for one in meant[0]), meant[1]
         return _plain(text[at], self._hidden), at + 1
+
+
+def _escaped(text: str, at: int) -> tuple[str, int] | None:
+    """What an escape at a place stands for in the end, and where it ends; None where none is."""
+    more = _BACKSLASHES.match(text, at)
+    escape = _ESCAPE.match(text, more.end() if more else at)
+    if escape is None:
+        return None
+    meant, end = _meant(escape.group()), escape.end()
+    for _ in range(_DEEPEST):
+        if meant not in ("&", "\\", "%"):
+            break
+        inner = _ESCAPE.match(meant + text[end : end + _LONGEST])
+        if inner is None:
+            break
+        meant, end = _meant(inner.group()), end + inner.end() - 1
+    return meant, end
 
 
 def _meant(escape: str) -> str:
@@ -206,6 +271,10 @@ def _plain(character: str, hidden: bool) -> str:
     """A character as it reads: nothing, a space, a part of the tag, or a small letter."""
     if character.isascii() and character.isalnum():
         return character.lower()
+    if character in _ODD:
+        return "."
+    if character in _COLONS:
+        return ":"
     if "\U000e0020" <= character <= "\U000e007e":
         return _plain(chr(ord(character) - 0xE0000), False) if hidden else ""
     for signs, sign in ((_OPENERS, "<"), (_CLOSERS, ">"), (_SLASHES, "/"), (_JOINTS, "_")):
@@ -213,9 +282,9 @@ def _plain(character: str, hidden: bool) -> str:
             return sign
     if character.isspace() or character in "\u2800\u3164\uffa0\u115f\u1160\u23ce":
         return " "
-    if "\u2400" <= character <= "\u2421" or character == "\ufffd":  # what does not show, as shown
+    if "\u2400" <= character <= "\u2421" or character in "\ufffc\ufffd":  # nothing, as shown
         return ""
-    if unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Mc", "Cs", "Cn"):
+    if unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Mc", "Cs", "Cn", "Co"):
         return ""
     decomposed = unicodedata.normalize("NFKD", character)
     if decomposed != character:
@@ -227,5 +296,7 @@ def _styled(character: str) -> str:
     """A letter in a style that Unicode does not decompose: small capitals, boxes, strokes."""
     if any(character in alike for alike in _LIKE.values()):
         return character
-    style = _STYLED.search(unicodedata.name(character, ""))
-    return style.group(1).lower() if style else character.lower()[:1]
+    if style := _STYLED.search(unicodedata.name(character, "")):
+        return style.group(1).lower()
+    odd = not character.isascii() and unicodedata.category(character)[0] in "PS"
+    return "." if odd else character.lower()[:1]

@@ -15,7 +15,7 @@ OPEN = "<real_user>"
 CLOSE = "</real_user>"
 _CUT = "do not fit this model's window"
 
-_DEAD = {"&": "&amp;", "\\": "&#92;", "%": "%25"}
+_DEAD = "&lt;"
 
 
 class Disarmed(NamedTuple):
@@ -29,17 +29,18 @@ class Disarmed(NamedTuple):
 def disarm(text: str) -> Disarmed:
     """Neutralise everything that could be read as the guidance tag.
 
-    The opening `<` of a look-alike (`look_alike` says which) becomes `&lt;`, or its `&` becomes
-    `&amp;`: the text stays legible, the tag is dead. Text without one comes back byte for byte.
+    What reads as the opening `<` of a look-alike (`look_alike` says which) becomes `&lt;`, whatever
+    it was written with: the text stays legible, the tag is dead, and disarmed again it stays as it
+    is. Text without one comes back byte for byte.
     """
     spots = look_alike.spots(text)
     if not spots:
         return Disarmed(text, 0)
     parts: list[str] = []
     last = 0
-    for spot in spots:
-        parts += [text[last:spot], _DEAD.get(text[spot], "&lt;")]
-        last = spot + 1
+    for begin, end in spots:
+        parts += [text[last:begin], _DEAD]
+        last = end
     parts.append(text[last:])
     return Disarmed("".join(parts), len(spots))
 

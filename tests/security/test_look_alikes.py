@@ -25,7 +25,13 @@ from houston_shared.records import Call, Delivered, Result
 from houston_shared.store.queries import steps
 from houston_shared.store.reader import Reader
 from tests.console.homes import HomeBuilder
-from tests.security.look_alikes import COUNT, FORGED, hidden_in_a_terminal, variants
+from tests.security.look_alikes import (
+    COUNT,
+    FORGED,
+    OF_AN_AUDIT,
+    hidden_in_a_terminal,
+    variants,
+)
 
 VARIANTS = variants()
 A_STEP = 20
@@ -35,12 +41,34 @@ ROLLOUT = "r"
 
 def _alive(text: str) -> int:
     """Places that a model could take for the daemon's tag; `&lt;` is how a dead one is written."""
-    return sum(not text.startswith("&lt;", at) for at in spots(text))
+    return sum(not text.startswith("&lt;", at) for at, _ in spots(text))
 
 
 def test_there_are_as_many_as_promised_and_each_is_seen() -> None:
     assert len(set(VARIANTS)) == COUNT
     assert [one for one in VARIANTS if not disarm(one).found] == []
+
+
+@pytest.mark.parametrize("what", OF_AN_AUDIT)
+def test_what_passed_once_is_dead(what: str) -> None:
+    for text in (OF_AN_AUDIT[what], f"a{OF_AN_AUDIT[what]}{FORGED}"):
+        dead = disarm(text)
+        assert dead.found == 1
+        assert not _alive(dead.text)
+        assert disarm(dead.text).text == dead.text, "disarmed again it stays as it is"
+
+
+INNOCENT = (
+    "<real.user@example.org>", "std::map<a::real_user_id, T>", "List<real.User<T>>", "<x:tag>",
+    "a < real_user && b", "<ns:realm user='x'>", "<r:real>", "&amp;lt;div&amp;gt;", "%2520",
+    "C:\\\\users\\\\real", "<!-- real user -->", "<b>real</b> <i>user</i>", "x <real, user> y",
+    "\\\\u003cp\\\\u003e", "<real>user</real>", "http://a/?next=%252Freal_user", "<T: Real>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INNOCENT)
+def test_what_is_close_to_it_stays(text: str) -> None:
+    assert disarm(text) == (text, 0)
 
 
 def test_in_an_observation_each_is_dead_and_flagged() -> None:

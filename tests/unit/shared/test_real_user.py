@@ -29,8 +29,8 @@ def test_look_alikes_are_disarmed_and_counted(tag: str) -> None:
     assert found == 1, tag
     assert text.startswith("before ")
     assert text.endswith("> after")
-    assert tag not in text
-    assert disarm(text).text.count(OPEN) == 0
+    assert text.startswith("before &lt;")
+    assert disarm(text).text == text, "what is dead stays as it is"
 
 
 HIDDEN = {
@@ -74,7 +74,7 @@ def test_a_chain_of_sequences_is_not_read_again_from_each_place(part: str) -> No
         "a < b && c > d", "for i in range(3): x <<= 1", "real_user is a name", "<user>real</user>",
         "if a <real: pass", "<really_used>", "&lt;p&gt;", "100 % 3c", "中文 <名字> 测试",
         "<real_estate>", r"C:\u003c", "a < real_user: b", "cout << real_user << 3;",
-        "if n < real_user_count > 3", "<real.user@example.org>", "&amp;lt;real_user>",
+        "if n < real_user_count > 3", "<real.user@example.org>",
     ],
 )  # fmt: skip
 def test_clean_text_comes_back_byte_for_byte(text: str) -> None:
