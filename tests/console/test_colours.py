@@ -205,7 +205,8 @@ class Terminal:
     def __init__(self, home: Path, state: Path, *words: str, **variables: str) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
-        inherited = {k: v for k, v in os.environ.items() if k not in ("COLORTERM", "NO_COLOR")}
+        outer = ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES")  # of the terminal around the tests
+        inherited = {name: value for name, value in os.environ.items() if name not in outer}
         own = {"HOUSTON_HOME": str(home), "XDG_STATE_HOME": str(state)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "houston_shared.command", "console", "r-7f3a", *words],

@@ -114,16 +114,15 @@ def test_an_answer_without_ids_breaks_no_row(home: WrittenHome) -> None:
 
 
 def test_log_probabilities_and_grammars_stay_with_their_span(home: WrittenHome) -> None:
-    one = said(
-        home, 1, None, 0, [1], [10, 11], "forked", parameters={"grammar": "abc", "top_p": 1.0}
-    )
-    said(home, 2, one, 3, [2], [20])
+    drawn = {"temperature": 1.0, "top_p": 1.0}
+    one = said(home, 1, None, 0, [1], [10, 11], "forked", parameters={**drawn, "grammar": "abc"})
+    said(home, 2, one, 3, [2], [20], parameters=drawn)
     (row,) = rows(home)
     assert [(span.guided, span.logprob_kind) for span in row.spans] == [
         (True, "before_temperature"),
         (False, "policy"),
     ]
-    assert [dict(span.sampling) for span in row.spans] == [{"grammar": "abc", "top_p": 1.0}, {}]
+    assert [dict(span.sampling) for span in row.spans] == [{**drawn, "grammar": "abc"}, drawn]
     assert {k: list(v) for k, v in row.logprobs.items()} == {0: [-10.0, -11.0], 1: [-20.0]}
 
 
