@@ -47,7 +47,9 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
         station.start()
         script = station.script(STEPS)
         first, second = station.rollout(station.task(), script, 2)
-        (other,) = station.rollout(station.task("other", sandbox="none"), script)
+        (other,) = station.rollout(
+            station.task("other", sandbox="none", files={"README.md": "Another.\n"}), script
+        )
         for one in (first, second, other):
             station.ended(one)
         station.run("verdict", first, "2", "mask", "--reason", "read it twice")

@@ -109,6 +109,22 @@ def test_tasks_by_name() -> None:
     assert divide(TASKS, read_held_out([])) == frozenset()
 
 
+def test_tasks_of_equal_content_stay_together() -> None:
+    """b is a copy of a; a rollout of d was brought in once more as one of e."""
+    members = [
+        Member("1", "a", "", frozenset({"task a", "said 1"})),
+        Member("2", "b", "", frozenset({"task a", "said 2"})),
+        Member("3", "c", "", frozenset({"task c", "said 3"})),
+        Member("4", "d", "", frozenset({"task d", "said 4"})),
+        Member("5", "e", "", frozenset({"task e", "said 4"})),
+    ]
+    assert divide(members, read_held_out(["a"])) == {"a", "b"}
+    assert divide(members, read_held_out(["e"])) == {"d", "e"}
+    assert divide(members, read_held_out(["c"])) == {"c"}
+    with pytest.raises(HoustonError, match="tasks of equal content count as one"):
+        divide(members[:2], read_held_out(["a"]))
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

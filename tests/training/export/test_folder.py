@@ -14,9 +14,9 @@ from houston_daemon.training.export.split import HeldOut
 from houston_daemon.training.rows.row import RowOptions
 from houston_shared import secret_values, wire
 from houston_shared.errors import HoustonError
-from tests.training.export.conftest import SECRET, Scene
+from tests.training.export.conftest import SECRET, Scene, turns
 from tests.training.export.writing import lines
-from tests.training.rows.stage import copied
+from tests.training.rows.stage import Turn, copied
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -157,6 +157,33 @@ def test_held_out_tasks_are_in_a_file_of_their_own(scene: Scene, tmp_path: Path)
     assert [one.rollout for one in done.manifest.sources if one.held_out] == sorted(
         (scene.long.id, scene.branch.id)
     )
+
+
+def test_a_task_under_another_name_is_held_out_with_it(scene: Scene, tmp_path: Path) -> None:
+    """Its folder was copied and its budget changed; the rollouts have nothing in common."""
+    rig, family = scene.stage.rig, scene.short.engine.family
+    first = scene.stage.play(family, turns(2))
+    known = task(scene, first.id)
+    shown = (rig.folder / "tasks" / known / "workspace" / "README.md").read_text()
+    copy = scene.stage.play(family, turns(3, first=40), files={"README.md": shown})
+    ids = tuple(sorted((first.id, copy.id, scene.short.id)))
+    asked = Asked(ids, held_out=HeldOut(tasks=(known,)))
+    done = export(scene.home, asked, tmp_path / "out")
+    assert set(done.manifest.split["held_out"]) == {known, task(scene, copy.id)}
+    assert {one.partition("/")[0] for one in rows(done.folder)} == {scene.short.id}
+
+
+def test_answers_that_are_no_action_train_nothing_in_any_format(
+    scene: Scene, tmp_path: Path
+) -> None:
+    played = scene.stage.play(
+        scene.short.engine.family, [Turn(f"no call {n}", (), "malformed") for n in range(3)]
+    )
+    scene.stage.judge(played.id, 4, "mask")  # the last answer, which ends it
+    for name in FORMATS:
+        with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
+            export(scene.home, Asked((played.id,), name, rules="off"), tmp_path / name)
+        assert not (tmp_path / name).exists()
 
 
 def test_apollo_repeats_rows_in_the_file_itself(scene: Scene, tmp_path: Path) -> None:

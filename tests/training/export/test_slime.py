@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from houston_daemon.training.export.slime import advice, mask_type
 from houston_daemon.training.rows.row import ChatRow
 from tests.support.small_tokenizer import small_tokenizer
 from tests.training.export.talk import step, talk
@@ -20,6 +21,30 @@ from tests.training.export.writing import written
 
 pandas = pytest.importorskip("pandas")
 OPENING = "<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "dialect", "expected"),
+    [
+        ("/models/Qwen3-8B", "hermes", "qwen3"),
+        ("Qwen/Qwen3.5-4B", "", "qwen3_5"),
+        ("/models/Qwen2.5-7B-Instruct", "hermes", "qwen"),
+        ("/models/SmolLM2-135M-Instruct", "chatml-json", "qwen"),
+        ("/models/policy-7", "qwen3", "qwen3"),
+        ("zai-org/GLM-4.5", "", ""),
+        ("/models/policy-8", "glm45", ""),
+        ("gpt-5", "", None),
+    ],
+)
+def test_the_mask_type_for_a_model(base: str, dialect: str, expected: str | None) -> None:
+    assert mask_type(base, dialect) == expected
+    said = advice([(base, dialect)])
+    if expected:
+        assert f"--loss-mask-type {expected} (for {base})" in said
+    elif expected == "":
+        assert said.endswith("use --format trl.")
+    else:
+        assert "does not know which fits gpt-5" in said
 
 
 def rendered(message: dict[str, Any]) -> str:

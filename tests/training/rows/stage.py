@@ -263,6 +263,7 @@ class Stage:
         until_it_dies: bool = False,
         budget: str = "",
         top: str = "",
+        files: dict[str, str] | None = None,
     ) -> Played:
         """Run a rollout to its end. context: tokens after which it forks."""
         self._number += 1
@@ -278,7 +279,10 @@ class Stage:
             "tokenizer": family.tokenizer,
             "dialect": family.name,
         }
-        rollout = self.rig.rollout(settings=settings, task=task, name=f"t{self._number}")
+        files = files or {"README.md": f"Hello {self._number}.\n"}  # each a task of its own
+        rollout = self.rig.rollout(
+            settings=settings, task=task, name=f"t{self._number}", files=files
+        )
         played = Played(rollout, Acting(self.rig, family, turns, rollout, summaries, failing))
         played.engine.open_summaries = open_summaries
         self.go_on(played, once=until_it_dies)

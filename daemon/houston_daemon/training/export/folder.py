@@ -75,7 +75,8 @@ def export(home: Home, asked: Asked, to: Path) -> Exported:
         check_parquet()
     with Reader(home) as reader:
         chosen = sources.read(reader, asked.rollouts)
-        held_out = split.divide([one.member for one in chosen], asked.held_out)
+        members = sources.members(reader, chosen) if asked.held_out else []
+        held_out = split.divide(members, asked.held_out)
         place = Place(to, asked.force)
         with place.alone():
             place.refuse_other(_inputs(asked, chosen))
@@ -279,11 +280,15 @@ class _Work:
             base=sorted({one.base for one in self._chosen}),
             left_out=[*building.refused, *building.untrained],
             remarks=dict(sorted(building.remarks.items())),
-            traps=list(building.format.traps),
+            traps=[*self._advice(), *building.format.traps],
             versions={"houston": version("houston-agents")},
             drawn=building.drawn(),
             ids_from=dict(sorted(building.ids_from.items())),
         )
+
+    def _advice(self) -> list[str]:
+        models = sorted({(one.base, one.dialect) for one in self._chosen})
+        return [said] if (said := self._building.format.advice(models)) else []
 
 
 def _flags(problem: ConfigurationError) -> ConfigurationError:

@@ -47,6 +47,8 @@ class Format:
     """What the consumer does without a word, and what to set against it."""
     columns: tuple[Column, ...]
     """Empty where the consumer reads JSON Lines only."""
+    advice: Callable[[Sequence[tuple[str, str]]], str] = lambda models: ""
+    """What to set for these models, each a base's name and its dialect; empty for nothing."""
     answer: Callable[[Message], str] = lambda message: ""
     """What the consumer would get wrong of one answer to train; the rest of its row is right."""
     only_lines: str = ""

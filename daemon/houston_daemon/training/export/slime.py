@@ -1,10 +1,13 @@
 """slime's SFT: messages with `step_loss_mask` on every answer, the mask of APOLLO.
 
 slime renders each message alone and gives it the weight that the message says; a message that says
-none weighs 1. Flags: `--input-key messages --tool-key tools --loss-mask-type qwen|qwen3|…`.
+none weighs 1. Which of its ways to render (`--loss-mask-type`) fits depends on the model's chat
+template, and `advice` names it.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from houston_daemon.training.export import conversation
@@ -16,6 +19,37 @@ SEVERAL = (
     "has several results in a row (a step with several calls): a slime without its change #2264"
     " puts a false turn boundary between them under --loss-mask-type qwen3"
 )
+
+
+_TYPES = (("qwen3.5", "qwen3_5"), ("qwen3_5", "qwen3_5"), ("qwen3", "qwen3"), ("qwen", "qwen"))
+"""Mask types by what the name of a model holds, the first that fits (slime's choices: qwen, qwen3,
+qwen3_5, distill_qwen)."""
+_NONE = ("glm",)
+_BY_DIALECT = {"qwen3": "qwen3", "hermes": "qwen", "chatml-json": "qwen", "glm45": ""}
+
+
+def mask_type(base: str, dialect: str) -> str | None:
+    """slime's mask type for a model; empty where none fits, None where the model is not known."""
+    name = Path(base).name.lower()
+    if any(part in name for part in _NONE):
+        return ""
+    found = next((type for part, type in _TYPES if part in name), None)
+    return _BY_DIALECT.get(dialect) if found is None else found
+
+
+def advice(models: Sequence[tuple[str, str]]) -> str:
+    """The flags to train these models with. models: base and dialect of each."""
+    types = {mask_type(*model) for model in models}
+    names = ", ".join(sorted({base or "a model that is not known" for base, _ in models}))
+    flags = "Flags: --input-key messages --tool-key tools"
+    if "" in types:
+        return f"slime has no mask type that fits the template of {names}: use --format trl."
+    if len(types) == 1 and (type := types.pop()):
+        return f"{flags} --loss-mask-type {type} (for {names})."
+    return (
+        f"{flags} --loss-mask-type qwen3 for Qwen3, qwen3_5 for Qwen3.5, qwen for earlier Qwen and"
+        f" other ChatML templates; Houston does not know which fits {names}. GLM has none."
+    )
 
 
 def lines(row: ChatRow) -> list[Line]:
@@ -79,10 +113,10 @@ SLIME = Format(
     lines=lines,
     wrong=wrong,
     remarks=remarks,
+    advice=advice,
     answer=conversation.answer,
     traps=(
-        "Flags: --input-key messages --tool-key tools --loss-mask-type qwen|qwen3|…; distill_qwen"
-        " looks at the last message only.",
+        "--loss-mask-type distill_qwen looks at the last message only.",
         "Each message is rendered alone: a stop token that belongs to the next message (GLM's"
         " <|observation|>) is not trained. Only `trl` is exact.",
         "--rollout-max-prompt-len and the like drop longer rows.",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from houston_daemon.training.export import content
 from houston_daemon.training.export.split import Member
 from houston_shared.errors import HoustonError
 from houston_shared.store.plan import Plan
@@ -20,13 +21,10 @@ class Chosen(NamedTuple):
     rollout: Rollout
     base: str
     """Model that its engine names; empty where its specification was erased."""
+    dialect: str
+    """Dialect of its engine; empty where it is not known, or the endpoint renders by itself."""
     past_seq: int
     """Newest event of the rollouts whose steps it shares; 0 where it shares none."""
-
-    @property
-    def member(self) -> Member:
-        """As a split sees it."""
-        return Member(self.rollout.id, self.rollout.task, self.rollout.parent)
 
 
 def read(reader: Reader, ids: Sequence[str]) -> list[Chosen]:
@@ -34,9 +32,18 @@ def read(reader: Reader, ids: Sequence[str]) -> list[Chosen]:
     return [reader.run(_chosen(id)) for id in ids]
 
 
+def members(reader: Reader, chosen: Sequence[Chosen]) -> list[Member]:
+    """The rollouts as a split sees them."""
+    folders: dict[str, str] = {}
+    return [
+        Member(one.id, one.task, one.parent, content.keys(reader, one, folders))
+        for one in (known.rollout for known in chosen)
+    ]
+
+
 def _chosen(id: str) -> Plan[Chosen]:
     one = yield from rollouts.rollout(id)
-    return Chosen(one, (yield from _base(one)), (yield from _past(one.id)))
+    return Chosen(one, *(yield from _model(one)), (yield from _past(one.id)))
 
 
 def _past(id: str) -> Plan[int]:
@@ -47,9 +54,12 @@ def _past(id: str) -> Plan[int]:
     return newest
 
 
-def _base(one: Rollout) -> Plan[str]:
+def _model(one: Rollout) -> Plan[tuple[str, str]]:
+    """The model that a rollout's engine names, and the dialect of its texts."""
     try:
         settings = (yield from rollouts.spec(one)).engine_settings
     except HoustonError:
-        return ""
-    return next((str(settings[key]) for key in _MODEL if settings.get(key)), one.engine)
+        return "", ""
+    base = next((str(settings[key]) for key in _MODEL if settings.get(key)), one.engine)
+    own = settings.get("kind") not in ("chat", "script")
+    return base, str(settings.get("dialect", "")) if own else ""

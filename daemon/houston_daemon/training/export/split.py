@@ -1,7 +1,7 @@
 """Which tasks are held out: all rollouts of a task are on one side, and so are their branches.
 
 Parts of one rollout, or two attempts at one task, on both sides would let a model be measured on
-what it was trained on.
+what it was trained on. A task is known by its content: under another name it is the same one.
 """
 
 import hashlib
@@ -33,6 +33,8 @@ class Member(NamedTuple):
     task: str
     parent: str
     """The rollout that it is a branch of; empty for none."""
+    content: frozenset[str] = frozenset()
+    """Keys of what it is of (`content.keys`): tasks whose rollouts share one stay together."""
 
 
 def read_held_out(words: Sequence[str], seed: int = 0) -> HeldOut:
@@ -68,7 +70,8 @@ def divide(members: Sequence[Member], held_out: HeldOut) -> frozenset[str]:
     else:
         chosen = _share(families, held_out)
     if len(chosen) == len(families):
-        raise _wrong("no task would be left to train on: a split goes by task")
+        same = " (tasks of equal content count as one)" if len(known) > len(families) else ""
+        raise _wrong(f"no task would be left to train on: a split goes by task{same}")
     return frozenset(task for family in chosen for task in family)
 
 
@@ -80,14 +83,18 @@ def _share(families: list[frozenset[str]], held_out: HeldOut) -> list[frozenset[
 
 
 def _families(members: Sequence[Member]) -> list[frozenset[str]]:
-    """Tasks that must stay together: a branch may run under another task than its parent."""
+    """Tasks that must stay together: a branch may run under another task than its parent, and one
+    task may have two names."""
     task_of = {one.rollout: one.task for one in members}
     family = {task: frozenset({task}) for task in task_of.values()}
+    first_of: dict[str, str] = {}
     for one in members:
-        other = task_of.get(one.parent, one.task)
-        joined = family[one.task] | family[other]
-        for task in joined:
-            family[task] = joined
+        others = [task_of.get(one.parent, one.task)]
+        others += [first_of.setdefault(key, one.task) for key in one.content]
+        for other in others:
+            joined = family[one.task] | family[other]
+            for task in joined:
+                family[task] = joined
     return sorted(set(family.values()), key=sorted)
 
 
