@@ -39,6 +39,9 @@ class State(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     temporary: str = ""
     """The folder that it was given for temporary files, such as its sockets; empty for none."""
+    file: str = ""
+    """The state file that this was written to: in a copy of the home, the server is not the copy's.
+    Empty in those of older versions."""
 
 
 class EngineProcess:
@@ -111,7 +114,8 @@ class EngineProcess:
         point("supervisor.engine.started")
         pid = self._child.pid
         started, temporary = start_time(pid) or 0, own.get("TMPDIR", "")
-        self._state = State(pid, started, _boot(), self.url, self._command, temporary)
+        file = str(self._state_file.absolute())
+        self._state = State(pid, started, _boot(), self.url, self._command, temporary, file)
         _write(self._state_file, self._state)
         point("supervisor.engine.recorded")
 
@@ -164,11 +168,12 @@ class EngineProcess:
         self._state_file.unlink(missing_ok=True)
 
     def _recorded(self) -> State | None:
-        """What the state file says."""
+        """What the state file says; None where it was copied here with its folder."""
         try:
-            return msgspec.json.decode(self._state_file.read_bytes(), type=State)
+            state = msgspec.json.decode(self._state_file.read_bytes(), type=State)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
+        return state if state.file in ("", str(self._state_file.absolute())) else None
 
     def _session(self) -> int:
         """The session whose leader the server was; 0 when it may be somebody else's by now.

@@ -1,6 +1,7 @@
 """Engines: found, watched, tried again; rollouts wait only for one that is down for long."""
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from houston_daemon.engines.process import start_time
 from houston_daemon.service import engine_places
 from houston_daemon.service.engine_child import end_left_over
 from houston_daemon.service.engine_server import Missing, Remote, servers
@@ -281,6 +283,30 @@ def test_a_child_is_started_again_at_the_same_address_and_found_by_the_next_daem
     other.engines.stop(keep=True, seconds=5)
     assert end_left_over(configuration.home) == ["own"], "a stop ends what was left"
     assert end_left_over(configuration.home) == []
+
+
+def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
+    """The copy has the first one's notes: it neither adopts nor ends what they name."""
+    engine = child_engine()
+    first = Watching(loaded(tmp_path / "first", own=engine))
+    first.engines.use(["own"])
+    first.until(lambda: first.engines.states["own"] == "ready")
+    home = Home(tmp_path / "first")
+    shutil.copytree(home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pipe"))
+    copied = Home(tmp_path / "copy")
+    assert pid_of(copied) == pid_of(home)
+    assert end_left_over(copied) == []
+    shutil.rmtree(copied.path)
+    shutil.copytree(home.path, copied.path, ignore=shutil.ignore_patterns("*.pipe"))
+    second = Watching(loaded(copied.path, own=engine))
+    second.engines.use(["own"])
+    second.until(lambda: second.engines.states["own"] == "ready")
+    assert pid_of(copied) != pid_of(home)
+    assert second.engines.reachable("own") != first.engines.reachable("own")
+    second.engines.stop(keep=False, seconds=5)
+    assert start_time(pid_of(home)) is not None, "the first one's engine runs on"
+    assert first.engines.states["own"] == "ready"
+    first.engines.stop(keep=False, seconds=5)
 
 
 def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
