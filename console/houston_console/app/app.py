@@ -8,7 +8,9 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from textual import actions, events
 from textual.app import App
@@ -397,7 +399,8 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """
         if text and time.monotonic() - self._pressed_at < COPY_SECONDS:
             self._clipboard = safe(text)  # also what ctrl+v brings back here
-            self.run_worker(self._copy(what, self._clipboard), group="copy", exclusive=True)
+            work = partial(self._copy, what, self._clipboard)
+            self.run_worker(cast(Any, work), group="copy", exclusive=True)
 
     async def _copy(self, what: str, text: str) -> None:
         try:

@@ -239,7 +239,7 @@ class WatchScreen(HoustonScreen):
     def linked(self) -> None:
         """What waited may have been taken."""
         self.selector.take(self.state)
-        self.run_worker(self._requeue(), group="queue", exclusive=True)
+        self.later(self._requeue, "queue")
 
     async def _requeue(self) -> None:
         try:

@@ -5,6 +5,7 @@ A screen of its own. Requests are read and wrapped aside: no key waits for 100,0
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from textual.app import ComposeResult
@@ -109,7 +110,7 @@ class Eye(HoustonScreen):
     # --- reading -----------------------------------------------------------------------------
 
     def _go_to(self, step: int) -> None:
-        self.run_worker(self._read(step), group="eye", exclusive=True)
+        self.later(partial(self._read, step), "eye")
 
     async def _read(self, step: int) -> None:
         try:
@@ -155,7 +156,7 @@ class Eye(HoustonScreen):
         self.call_after_refresh(self._again)
 
     def _again(self) -> None:
-        self.run_worker(self._show(), group="eye-text", exclusive=True)
+        self.later(self._show, "eye-text")
 
     # --- keys --------------------------------------------------------------------------------
 
