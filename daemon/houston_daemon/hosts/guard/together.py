@@ -4,7 +4,6 @@ Each rollout's worker has its own guard. Every second each writes down what its 
 the note of its control groups, and reads what the others have written.
 """
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +26,7 @@ class Together:
         Raises OSError.
         """
         self._own.write_text(str(used))
-        oldest = time.time() - FRESH_SECONDS
+        oldest = self._own.stat().st_mtime - FRESH_SECONDS
         others = [
             figure
             for file in self._folder.glob(f"*{_SUFFIX}")
