@@ -61,8 +61,14 @@ def leaky(station: Station) -> tuple[str, str]:
 
 def traces(home: Home) -> list[Path]:
     """Files of the home that hold the secret, as it is."""
-    files = [path for path in home.path.rglob("*") if path.is_file()]
-    return [path for path in files if SECRET.encode() in path.read_bytes()]
+    return [path for path in home.path.rglob("*") if SECRET.encode() in _content(path)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes() if path.is_file() else b""
+    except FileNotFoundError:  # a daemon that runs has put another in its place
+        return b""
 
 
 def bodies(station: Station, rollout: str) -> list[Any]:
