@@ -9,6 +9,7 @@ import pytest
 
 from houston_daemon.hosts.limits import limits
 from houston_daemon.hosts.local import LocalHost
+from houston_shared.task import Sandbox
 
 WORK = {
     "a pool of processes": (
@@ -99,7 +100,7 @@ async def host(tmp_path: Path) -> AsyncIterator[LocalHost]:
         sandbox="bubblewrap",
         network=False,
         hidden=(),
-        limits=limits(processes=8_192, memory_mb=0, file_mb=0, workspace_mb=50_000),
+        limits=limits(Sandbox(processes=8_192), 0),
     )
     await made.prepare(None)
     yield made
