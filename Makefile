@@ -1,12 +1,14 @@
 # make demo and make test do all of their own set-up; nothing has to be installed by hand.
-#   make demo    a daemon, two rollouts on a real model, the console
-#   make test    linters, types, layering, every test with real processes, model and vLLM
-#   make soak    daemon, workers and engines killed over and over, for long
-#   make bench   figures as JSON in bench/results/
+#   make demo      a daemon, two rollouts on a real model, the console
+#   make check     linters, types, layers, unit and console tests: for every edit
+#   make test      check, then one scenario of each promise with real processes, model and vLLM
+#   make test-all  every test: each point of a kill, each seed, each row of every table
+#   make soak      daemon, workers and engines killed over and over, for long
+#   make bench     figures as JSON in bench/results/
 .DEFAULT_GOAL := help
 # Thousands of short processes import the same modules: compiled ones are kept wherever make runs.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test soak bench lint types layers unit system test-system engine pictures clean
+.PHONY: help demo check test test-all fast scenarios slow soak bench size lint types layers system test-system engine pictures clean
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -19,7 +21,7 @@ SYSTEM := tmux:tmux git:git bubblewrap:bwrap
 TEST_SYSTEM := gcc:cc libc6-dev:cc openssh-client:ssh openssh-server:/usr/sbin/sshd default-jre-headless:java
 
 help:
-	@sed -n '2,5p' $(MAKEFILE_LIST) | sed 's/^# *//'
+	@sed -n '2,7p' $(MAKEFILE_LIST) | sed 's/^# *//'
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -73,7 +75,11 @@ engine: $(BIN)/.base
 demo: $(BIN)/.base
 	@$(BIN)/houston demo $(ARGS)
 
-test: $(BIN)/.dev lint types layers engine unit
+check: $(BIN)/.dev lint types layers fast
+
+test: check scenarios
+
+test-all: test slow
 
 lint: $(BIN)/.dev
 	$(BIN)/ruff check .
@@ -85,12 +91,25 @@ types: $(BIN)/.dev
 layers: $(BIN)/.dev
 	$(BIN)/lint-imports
 
-# Tests wait about as long as they work, so three at a time keep two cores busy. Real processes get
-# in each other's way: what fails beside others must pass alone. Where very much fails something
-# else is wrong, and the run ends (with another exit code) instead of waiting for every time limit.
-unit: $(BIN)/.dev
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --maxfail 20 $(ARGS) || \
-	  { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS); }
+# Tests wait about as long as they work, so three at a time keep two cores busy. Where very much
+# fails something else is wrong, and the run ends instead of waiting for every time limit.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --maxfail 20
+FAST   := tests/unit tests/console
+
+fast: $(BIN)/.dev
+	$(PYTEST) -m "not slow" $(FAST) $(ARGS)
+
+# Real processes get in each other's way: what fails beside others must pass alone.
+scenarios: $(BIN)/.dev engine
+	$(call and_alone,-m "not slow" tests $(FAST:%=--ignore=%))
+
+slow: $(BIN)/.dev engine
+	$(call and_alone,-m slow tests)
+
+define and_alone
+$(PYTEST) $(1) $(ARGS) || \
+  { test $$? = 1 && $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS); }
+endef
 
 # Kills for as long as ARGS say (--minutes 40 --kills 1200 --seed 1); the same command goes on
 # where it was broken off. The sum is kept in bench/results/soak.json.
@@ -99,6 +118,10 @@ soak: $(BIN)/.dev
 
 bench: $(BIN)/.dev
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+
+# Files, lines, functions, importers and circles of this checkout; COMMIT=C beside another one.
+size: $(BIN)/.dev
+	$(BIN)/python bench/size.py $(if $(COMMIT),--commit $(COMMIT))
 
 pictures: $(BIN)/.dev
 	$(BIN)/python -m tests.console.pictures

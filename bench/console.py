@@ -21,8 +21,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.annotating import houston, peers, stored  # noqa: E402
-from bench.durable.machine import machine  # noqa: E402
+from bench.annotating import houston, peers, stored
+from bench.durable.machine import machine
 
 RESULTS = ROOT / "bench" / "results" / "console.json"
 LINES = 20

@@ -17,8 +17,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.durable import cuts, restart, speaking, throughput  # noqa: E402
-from bench.durable.machine import machine  # noqa: E402
+from bench.durable import cuts, restart, speaking, throughput
+from bench.durable.machine import machine
 
 RESULTS = ROOT / "bench" / "results" / "durability.json"
 FIGURES: dict[str, Callable[[Path], dict[str, Any]]] = {

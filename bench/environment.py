@@ -20,8 +20,8 @@ import pygit2
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.durable.machine import machine  # noqa: E402
-from bench.world import branching, commands, restoring, snapshots, steps_on_disk  # noqa: E402
+from bench.durable.machine import machine
+from bench.world import branching, commands, restoring, snapshots, steps_on_disk
 
 RESULTS = ROOT / "bench" / "results" / "environment.json"
 Given = argparse.Namespace

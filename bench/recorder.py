@@ -31,13 +31,13 @@ import zmq
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
-from bench.group_commit import group_commit  # noqa: E402
-from bench.recorder_clients import Clients, Script, shapes  # noqa: E402
-from bench.same_rows import Played  # noqa: E402
+from bench.group_commit import group_commit
+from bench.recorder_clients import Clients, Script, shapes
+from bench.same_rows import Played
 
-from houston_shared import wire  # noqa: E402
-from houston_shared.home import Home  # noqa: E402
-from tests.support.recorder_client import Person  # noqa: E402
+from houston_shared import wire
+from houston_shared.home import Home
+from tests.support.recorder_client import Person
 
 TICK = os.sysconf("SC_CLK_TCK")
 GROUPS = (1, 16, 64)

@@ -25,31 +25,31 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from houston_daemon.dialects.choose import choose_dialect  # noqa: E402
-from houston_daemon.engines.model import model_path  # noqa: E402
-from houston_daemon.recorder.steps.journal import body  # noqa: E402
-from houston_daemon.rollout import fork as cutting  # noqa: E402
-from houston_daemon.rollout import summary  # noqa: E402
-from houston_daemon.rollout.context import Context  # noqa: E402
-from houston_daemon.rollout.ledger import Anchor, link  # noqa: E402
-from houston_daemon.rollout.rendering import Renderer, head_messages  # noqa: E402
-from houston_daemon.rollout.tokens import Tokens  # noqa: E402
-from houston_daemon.training.rows.making import chat_rows, token_rows  # noqa: E402
-from houston_daemon.training.rows.row import RowOptions  # noqa: E402
-from houston_daemon.training.rows.tokens import Body  # noqa: E402
-from houston_shared.home import Home  # noqa: E402
-from houston_shared.records import (  # noqa: E402
+from houston_daemon.dialects.choose import choose_dialect
+from houston_daemon.engines.model import model_path
+from houston_daemon.recorder.steps.journal import body
+from houston_daemon.rollout import fork as cutting
+from houston_daemon.rollout import summary
+from houston_daemon.rollout.context import Context
+from houston_daemon.rollout.ledger import Anchor, link
+from houston_daemon.rollout.rendering import Renderer, head_messages
+from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.training.rows.making import chat_rows, token_rows
+from houston_daemon.training.rows.row import RowOptions
+from houston_daemon.training.rows.tokens import Body
+from houston_shared.home import Home
+from houston_shared.records import (
     Call,
     ForkBody,
     ObservationBody,
     Result,
     SampleBody,
 )
-from houston_shared.store import journal  # noqa: E402
-from houston_shared.store.plan import Ask, Plan  # noqa: E402
-from houston_shared.store.reader import Reader  # noqa: E402
-from tests.support.small_tokenizer import small_tokenizer  # noqa: E402
-from tests.support.written_home import WrittenHome, sample  # noqa: E402
+from houston_shared.store import journal
+from houston_shared.store.plan import Ask, Plan
+from houston_shared.store.reader import Reader
+from tests.support.small_tokenizer import small_tokenizer
+from tests.support.written_home import WrittenHome, sample
 
 FORKS = 40
 NAME = "bench-0001"

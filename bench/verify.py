@@ -26,16 +26,16 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from houston_daemon.recorder.disk import head_file  # noqa: E402
-from houston_daemon.recorder.steps.journal import body  # noqa: E402
-from houston_daemon.recorder.upkeep import backup  # noqa: E402
-from houston_daemon.recorder.upkeep.verify import verify  # noqa: E402
-from houston_shared import wire  # noqa: E402
-from houston_shared.home import Home  # noqa: E402
-from houston_shared.records import Call  # noqa: E402
-from tests.support import flips  # noqa: E402
-from tests.support.recorder_client import Station  # noqa: E402
-from tests.support.written_home import WrittenHome, sample  # noqa: E402
+from houston_daemon.recorder.disk import head_file
+from houston_daemon.recorder.steps.journal import body
+from houston_daemon.recorder.upkeep import backup
+from houston_daemon.recorder.upkeep.verify import verify
+from houston_shared import wire
+from houston_shared.home import Home
+from houston_shared.records import Call
+from tests.support import flips
+from tests.support.recorder_client import Station
+from tests.support.written_home import WrittenHome, sample
 
 TEXT = 2_000
 """Bytes of text in each thought and each result."""
