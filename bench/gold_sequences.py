@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from houston_daemon.environments.scienceworld.suite import chosen
+from houston_daemon.environments.simulation.scienceworld_environment import choose_variation
 from houston_shared.task import load_task
 from tests.support.gold import Gold, script
 from tests.support.station import Station
@@ -38,7 +38,7 @@ def task_file(folder: Path) -> Path:
 
 def started(station: Station, task: Path, gold: Gold, seed: int) -> dict[str, Any]:
     """Start the rollout of one seed; what is known of it."""
-    world = chosen(load_task(task).task.scienceworld, seed)
+    world = choose_variation(load_task(task).task.scienceworld, seed)
     actions = gold.sequence(world["task"], world["variation"])
     engine = station.script(script(actions), f"gold-{seed}")
     words = ("rollout", "start", str(task), "--seed", str(seed), "--engine", engine)

@@ -27,8 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from houston_console.app.app import HoustonConsole
 from houston_console.app.command import calm
-from houston_console.app.terminals.area import TerminalText
-from houston_daemon.environments.choose import make_environment
+from houston_console.app.terminals.view import TerminalText
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_shared.config import Configuration, Loaded
 from houston_shared.records import Call, Result, RolloutSpec, TaskRecord, TerminalSpan

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from houston_daemon.environments.python.running import PythonTool
+from houston_daemon.environments.python.python_tool import PythonTool
 from houston_daemon.hosts.local import LocalHost
 from houston_shared.task_worlds import Python
 

@@ -38,13 +38,7 @@ from houston_daemon.training.rows.making import chat_rows, token_rows
 from houston_daemon.training.rows.row import RowOptions
 from houston_daemon.training.rows.tokens import Body
 from houston_shared.home import Home
-from houston_shared.records import (
-    Call,
-    ForkBody,
-    ObservationBody,
-    Result,
-    SampleBody,
-)
+from houston_shared.records import Call, ForkBody, ObservationBody, Result, SampleBody
 from houston_shared.store import journal
 from houston_shared.store.plan import Ask, Plan
 from houston_shared.store.reader import Reader

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.durable.machine import spread
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import Call, RolloutSpec, TaskRecord
 from houston_shared.task import Task, Workspace

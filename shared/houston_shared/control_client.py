@@ -29,7 +29,8 @@ from houston_shared.control_socket import (
 )
 from houston_shared.home import Home
 from houston_shared.trust import Trust
-from houston_shared.wire import ControlRequest, Done, Status
+from houston_shared.wire import ControlRequest, Done
+from houston_shared.wire_status import Status
 
 
 class ControlClient:

@@ -21,7 +21,8 @@ from houston_shared.errors import (
 from houston_shared.home import Home
 from houston_shared.lock import Owner, holder
 from houston_shared.standing import stands, stopped
-from houston_shared.wire import ControlRequest, Denied, Done, Status
+from houston_shared.wire import ControlRequest, Denied, Done
+from houston_shared.wire_status import Status
 
 if TYPE_CHECKING:
     import zmq.asyncio

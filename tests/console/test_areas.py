@@ -8,7 +8,7 @@ from houston_console.app.dialogs import Help
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import plain, width_of
 from houston_console.app.eye.eye import Eye
-from houston_console.app.terminals.area import TerminalText
+from houston_console.app.terminals.view import TerminalText
 from houston_daemon.recorder.steps.journal import Key
 from houston_shared.command import main
 from houston_shared.records import TerminalSpan

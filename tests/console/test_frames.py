@@ -1,7 +1,7 @@
 """What a frame shows fits into it, and what its edges say is so at any width and at any moment."""
 
 from houston_console.app.drawing.lines import plain
-from houston_console.app.files.area import DiffText
+from houston_console.app.files.view import DiffText
 from houston_console.app.rollouts.selector import Facts
 from houston_shared.records import FileChange
 from tests.console.conftest import SMALL, WIDE, Seat, Sit

@@ -10,7 +10,8 @@ from houston_console.app.drawing import frame
 from houston_console.app.drawing.line_view import LineView
 from houston_console.app.drawing.lines import block, line, span
 from houston_console.app.eye.eye import Eye
-from houston_console.app.files.area import DiffText, FileList
+from houston_console.app.files.area import FileList
+from houston_console.app.files.view import DiffText
 from houston_console.app.speaking.composer import Composer
 from houston_console.app.speaking.queue import Queue
 from houston_shared.records import FileChange, TerminalSpan

@@ -9,7 +9,7 @@ from houston_shared.store.queries import verdicts
 from houston_shared.store.queries.people import Bookmark, Note
 from houston_shared.store.queries.verdicts import Given
 from houston_shared.store.reader import Reader
-from houston_shared.wire import JudgedSteps
+from houston_shared.wire_people import JudgedSteps
 from tests.console.conftest import LiveStation, Seat, Sit
 from tests.console.homes import HomeBuilder
 

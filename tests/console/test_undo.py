@@ -12,7 +12,7 @@ from houston_shared import wire
 from houston_shared.config import Configuration, Loaded
 from houston_shared.person import myself
 from houston_shared.records import Head
-from houston_shared.wire import JudgedSteps
+from houston_shared.wire_people import JudgedSteps
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
 
 ME = f"person:{myself().name}"

@@ -20,7 +20,7 @@ from houston_daemon.engines.processor import multiplies_bfloat16
 from houston_daemon.service.engine_child import Child, child_command
 from houston_daemon.service.engine_places import engines_folder
 from houston_daemon.service.gpus import GpuLedger
-from houston_shared.config import Engine
+from houston_shared.config_engine import Engine
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 

@@ -9,12 +9,7 @@ import pytest
 
 from houston_daemon.engines.chat import ChatEngine
 from houston_daemon.engines.http import Retry
-from houston_daemon.engines.protocol import (
-    EngineRefused,
-    EngineUnavailable,
-    Sampled,
-    SampleRequest,
-)
+from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, Sampled, SampleRequest
 from houston_shared.records import Call, Message
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.engines.conftest import free_port

@@ -9,7 +9,7 @@ import pytest
 
 import houston_daemon
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation.system import doing as system
+from houston_daemon.environments.workstation import system_actions
 from houston_shared.records import Call, Intent
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
@@ -64,7 +64,7 @@ async def test_a_sleep_that_is_found_again_never_lasts_longer_than_it_was(
 ) -> None:
     call = Call(id="1.0", name="sleep", arguments={"sleep_time": 0.2})
     intent = Intent(call=call, deadline=time.time() + deadline)
-    slept = await asyncio.wait_for(system.sleep_on(intent, 0.2, Stop()), 60)
+    slept = await asyncio.wait_for(system_actions.sleep_on(intent, 0.2, Stop()), 60)
     assert slept.ended_by == "time"
     assert slept.slept == 0.2, "its time ran on while nobody looked"
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from houston_daemon.engines.protocol import Engine, Sampled, SampleRequest
 from houston_daemon.engines.script import ScriptEngine
-from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.rollout.begin import begin
 from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.control import ControlState

@@ -15,7 +15,7 @@ from houston_console.app.eye import lines as eye_lines
 from houston_console.app.eye import reading
 from houston_console.app.transcript import rows
 from houston_console.app.transcript.plans import step_rows
-from houston_daemon.environments import door
+from houston_daemon.environments import observation_boundary
 from houston_daemon.hosts.terminals import screen
 from houston_shared import observation, real_user
 from houston_shared.home import Home
@@ -74,7 +74,7 @@ def test_what_is_close_to_it_stays(text: str) -> None:
 def test_in_an_observation_each_is_dead_and_flagged() -> None:
     for one in VARIANTS:
         for text in (one, f"before\n{one}\nafter", f"{one}{one}", f"<p>{one}</p> &amp; {one}"):
-            shown = door.through(text, 10_000)
+            shown = observation_boundary.bound_text(text, 10_000)
             assert not _alive(shown.text), (text, shown.text)
             assert shown.forged_tags, text
             assert OPEN not in shown.text and CLOSE not in shown.text
@@ -95,9 +95,11 @@ def test_no_cut_and_no_join_makes_one_whole() -> None:
     for one in VARIANTS:
         text = "x" * luck.randrange(300, 700) + one + "y" * luck.randrange(300, 700)
         for limit in luck.sample(range(250, 1200), 3):
-            assert not _alive(door.through(text, limit).text), (one, limit)
+            assert not _alive(observation_boundary.bound_text(text, limit).text), (one, limit)
         at = luck.randrange(1, len(one) - len(FORGED))
-        halves = [door.through(part, 10_000).text for part in (one[:at], one[at:])]
+        halves = [
+            observation_boundary.bound_text(part, 10_000).text for part in (one[:at], one[at:])
+        ]
         results = [
             Result(call=Call(id=str(number), name="run", arguments={}), kind="command",
                    success=True, text=half)
@@ -130,7 +132,7 @@ def test_what_a_terminal_hides_is_seen_on_its_screen_and_dead() -> None:
     for one in [OPEN, CLOSE, "<REAL_USER>", "< real_user >", "<real-user>"] * 40:
         lines = screen.render(hidden_in_a_terminal(one, luck))
         assert _alive("\n".join(lines)) == 1
-        shown = door.through("\n".join(lines), 1000)
+        shown = observation_boundary.bound_text("\n".join(lines), 1000)
         assert not _alive(shown.text)
         assert shown.forged_tags
 
@@ -143,7 +145,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         builder.start(ROLLOUT, VARIANTS[1][:40], instructions=instructions)
         for number, at in enumerate(range(0, COUNT, A_STEP), 1):
             chunk = VARIANTS[at : at + A_STEP]
-            shown = door.through("\n".join(chunk), 10**6)
+            shown = observation_boundary.bound_text("\n".join(chunk), 10**6)
             if number % 5 == 0:
                 builder.say(ROLLOUT, f"g{number}", f"{SAID} {number} {chunk[0]}")
             arguments = {"command": f"echo '{chunk[1]}'", chunk[2]: chunk[3]}
@@ -232,7 +234,9 @@ def test_clean_text_passes_byte_for_byte(parts: list[tuple[str, str]]) -> None:
     text = "".join(one + between for one, between in parts)
     assume(not re.search(r"(<|&lt;|&#60;|&#x3c;)/?\s*real_user", text))  # that is no clean text
     assert disarm(text) == (text, 0)
-    assert door.through(text, 10**6) == door.Shown(text, 0, 0)
+    assert observation_boundary.bound_text(text, 10**6) == observation_boundary.BoundedText(
+        text, 0, 0
+    )
 
 
 RANGES = ((0x20, 0x7E), (0xC0, 0xD8), (0x905, 0x939), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3))

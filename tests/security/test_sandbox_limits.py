@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.command.observations import Output
-from houston_daemon.environments.workstation.result import result
+from houston_daemon.environments.workstation.command_observations import CommandOutput
+from houston_daemon.environments.workstation.workstation_environment import workstation_result
 from houston_daemon.hosts import processes
 from houston_daemon.hosts.errors import TerminalDead
 from houston_daemon.hosts.guard import cgroup_places, cgroups
@@ -100,14 +100,14 @@ async def _shown(case: Case, host: LocalHost, terminal: object, start: int) -> s
     if case.kind in ("", "file size"):
         status = await terminal.wait(20, asyncio.Event())  # type: ignore[attr-defined]
         lines = await terminal.lines(start)  # type: ignore[attr-defined]
-        output = Output(
+        output = CommandOutput(
             session_id="main",
             running=status.busy,
             exit_code=status.exit_code,
             output="\n".join(lines),
         )
         call = Call(id="1", name="run_command", arguments={})
-        return result(call, output, 5_000, 0.1).text
+        return workstation_result(call, output, 5_000, 0.1).text
     said = await _until_met(host, case.kind)
     assert any(case.kind in words for words in said), said
     return "\n".join(said)

@@ -16,10 +16,10 @@ PRINTING = {
     "daemon/houston_daemon/recorder/upkeep/verify_replay.py": "a child's answer, as data",
     "shared/houston_shared/store/finding/process.py": "a child's answer, as data",
     "daemon/houston_daemon/recorder/upkeep/cleaning.py": "a child's answer, as data",
-    "daemon/houston_daemon/environments/workstation/parse/in_child.py": "a child's answer, as data",
-    "daemon/houston_daemon/environments/workstation/reference.py": "writes docs, from constants",
-    "daemon/houston_daemon/environments/mcp/relay.py": "between two programs, as data",
-    "daemon/houston_daemon/environments/python/in_child.py": "a child's answer, as data",
+    "daemon/houston_daemon/environments/workstation/converter_child.py": "a child's answer",
+    "daemon/houston_daemon/environments/workstation/actions_reference.py": "writes docs",
+    "daemon/houston_daemon/environments/mcp/mcp_relay.py": "between two programs, as data",
+    "daemon/houston_daemon/environments/python/python_child.py": "a child's answer, as data",
     "daemon/houston_daemon/importers/innovatorbench_evaluate.py": "a task's evaluator",
 }
 """Modules that touch a standard stream, and why they may."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from houston_daemon.environments.scienceworld.simulator import connect
+from houston_daemon.environments.simulation.scienceworld_simulator import connect
 
 
 class Gold:

@@ -4,14 +4,7 @@ import re
 from collections.abc import Sequence
 
 from houston_daemon.supervision.trace import Trace
-from houston_shared.records import (
-    Call,
-    Delivered,
-    ObservationBody,
-    Result,
-    SampleBody,
-    StepRecord,
-)
+from houston_shared.records import Call, Delivered, ObservationBody, Result, SampleBody, StepRecord
 from houston_shared.store.queries.progress import Fork
 from houston_shared.task import Budget, Task
 from houston_shared.task_rules import Rules

@@ -8,14 +8,7 @@ from typing import Any
 import msgspec
 
 from houston_daemon.supervision.trace import Trace
-from houston_shared.records import (
-    Call,
-    Delivered,
-    FileChange,
-    ObservationBody,
-    Result,
-    StepRecord,
-)
+from houston_shared.records import Call, Delivered, FileChange, ObservationBody, Result, StepRecord
 from houston_shared.task import Task
 from houston_shared.toml_file import convert
 from tests.support.written_home import sample

@@ -7,16 +7,7 @@ from typing import Any
 from textual.strip import Strip
 from textual.widget import Widget
 
-from houston_console.app.drawing.lines import (
-    Line,
-    Span,
-    Tone,
-    block,
-    line,
-    span,
-    spread,
-    width_of,
-)
+from houston_console.app.drawing.lines import Line, Span, Tone, block, line, span, spread, width_of
 from houston_console.app.drawing.palette import blank, palette
 from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.keys import Area, hints

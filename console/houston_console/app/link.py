@@ -15,7 +15,8 @@ from houston_shared.control_async import AsyncControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.lock import holder
-from houston_shared.wire import AskStatus, ControlRequest, Done, Guide, Status
+from houston_shared.wire import AskStatus, ControlRequest, Done, Guide
+from houston_shared.wire_status import Status
 
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 15.0

@@ -12,7 +12,7 @@ from houston_shared.store import views
 from houston_shared.store.queries import claims
 from houston_shared.store.queries.claims import Holding
 from houston_shared.store.reader import Reader
-from houston_shared.wire import Claim
+from houston_shared.wire_people import Claim
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

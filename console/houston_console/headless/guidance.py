@@ -11,7 +11,8 @@ from houston_shared.records import Guidance
 from houston_shared.store import views
 from houston_shared.store.queries import guidance, rollouts
 from houston_shared.store.reader import Reader
-from houston_shared.wire import EditGuidance, Reorder, Withdraw
+from houston_shared.wire import EditGuidance, Withdraw
+from houston_shared.wire_people import Reorder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

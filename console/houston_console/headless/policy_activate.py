@@ -19,7 +19,7 @@ from houston_shared.store import policy_views
 from houston_shared.store.queries import policies
 from houston_shared.store.queries.policies import Activation
 from houston_shared.store.reader import Reader
-from houston_shared.wire import ActivatePolicy
+from houston_shared.wire_training import ActivatePolicy
 
 WAIT_SECONDS = 900.0
 """A large model may take minutes to start."""

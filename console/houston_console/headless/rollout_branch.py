@@ -10,7 +10,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.guidance_id import new_id
 from houston_shared.store.queries import rollouts
 from houston_shared.store.reader import Reader
-from houston_shared.wire import Branch
+from houston_shared.wire_operators import Branch
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

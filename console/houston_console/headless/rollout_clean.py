@@ -17,7 +17,7 @@ from houston_shared.store.plan import Plan
 from houston_shared.store.queries import cleaned, rollouts
 from houston_shared.store.queries.cleaned import Cleaning
 from houston_shared.store.reader import Reader
-from houston_shared.wire import CleanRollouts
+from houston_shared.wire_operators import CleanRollouts
 
 WAIT_SECONDS = 600.0
 """How long this command waits; the daemon goes on."""

@@ -8,7 +8,7 @@ from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode
 from houston_shared.store import policy_views
 from houston_shared.store.reader import Reader
-from houston_shared.wire import CancelTraining
+from houston_shared.wire_training import CancelTraining
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

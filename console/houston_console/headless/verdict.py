@@ -18,8 +18,7 @@ from houston_shared.store.plan import END, Plan
 from houston_shared.store.queries import progress, verdicts
 from houston_shared.store.queries.verdicts import Given, Said
 from houston_shared.store.reader import Reader
-from houston_shared.wire import GiveVerdicts, JudgedSteps
-from houston_shared.wire_people import STEPS, Judgement
+from houston_shared.wire_people import STEPS, GiveVerdicts, JudgedSteps, Judgement
 
 VERDICTS: dict[str, Judgement] = {
     "keep": "keep",

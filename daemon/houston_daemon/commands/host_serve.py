@@ -7,14 +7,17 @@ import asyncio
 import contextlib
 import sys
 
-from houston_daemon.environments.workstation.hosts import documents_there, files_there
+from houston_daemon.environments.workstation import remote_documents, remote_file_actions
 from houston_daemon.hosts.ssh.far import serve
 from houston_daemon.hosts.ssh.serving import Serving
 from houston_shared.clean_log import clean_root
 from houston_shared.config import Loaded
 from houston_shared.errors import ExitCode, HoustonError
 
-SERVICES = {files_there.SERVICE: files_there.serve, documents_there.SERVICE: documents_there.serve}
+SERVICES = {
+    remote_file_actions.SERVICE: remote_file_actions.serve,
+    remote_documents.SERVICE: remote_documents.serve,
+}
 """What workstations ask of this machine beyond the host itself."""
 
 

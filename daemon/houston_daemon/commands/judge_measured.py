@@ -10,10 +10,7 @@ from houston_daemon.supervision.judge import cases, checking
 from houston_daemon.supervision.judge.agreement import Agreement, Interval
 from houston_daemon.supervision.judge.asking import Asking, Desk
 from houston_daemon.supervision.judge.cache import Cache
-from houston_daemon.supervision.judge.calibration import (
-    Calibration,
-    judged_by_people,
-)
+from houston_daemon.supervision.judge.calibration import Calibration, judged_by_people
 from houston_daemon.supervision.judge.calibration import calibrate as compared
 from houston_daemon.supervision.judge.checking import Tried
 from houston_daemon.supervision.judge.cost import Cost

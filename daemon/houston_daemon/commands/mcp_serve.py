@@ -64,19 +64,19 @@ def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
 async def _serve(
     arguments: argparse.Namespace, loaded: Loaded, settings: Python, search: bool
 ) -> None:
-    from houston_daemon.environments.mcp.serving import server
-    from houston_daemon.environments.python.running import PythonTool
+    from houston_daemon.environments.mcp.mcp_tool_server import tool_server
+    from houston_daemon.environments.python.python_tool import PythonTool
     from houston_daemon.environments.retrieval.searcher import make_searcher
 
     spec, task = _standing_in(arguments, loaded, settings)
     searcher = make_searcher(spec, task) if search else None
     if not arguments.python:
-        return await server(version("houston-agents"), None, searcher).run_stdio_async()
+        return await tool_server(version("houston-agents"), None, searcher).run_stdio_async()
     host = _host(spec, task)
     try:
         await host.prepare(None)
         tool = PythonTool(host, settings)
-        await server(version("houston-agents"), tool, searcher).run_stdio_async()
+        await tool_server(version("houston-agents"), tool, searcher).run_stdio_async()
     finally:
         await host.destroy_terminals()
         await host.close()
@@ -116,6 +116,6 @@ def _standing_in(
 
 
 def _host(spec: RolloutSpec, task: Task) -> "LocalHost":
-    from houston_daemon.environments.local import local_host
+    from houston_daemon.environments.local_host_setup import local_host
 
     return local_host(spec, task)

@@ -28,7 +28,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write it, read it back, compare."""
-    from houston_daemon.training.policies import by_name, files, gguf, merging  # torch: seconds
+    from houston_daemon.training.policies import (
+        by_name,
+        files,
+        gguf,
+        merging,  # torch: seconds
+    )
 
     found = by_name.trained(loaded.home, arguments.policy)
     file = arguments.out.absolute()

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Copy it into the home and register it."""
     from houston_daemon.engines.model import model_path
-    from houston_daemon.training.policies import register
+    from houston_daemon.training.policies.registering import register
 
     base = arguments.base or model_path()
     if base is None:

@@ -20,7 +20,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     """Write it."""
-    from houston_daemon.training.policies import by_name, files, merging  # torch: seconds
+    from houston_daemon.training.policies import (
+        by_name,
+        files,
+        merging,  # torch: seconds
+    )
     from houston_daemon.training.policies.hashing import model_hash
 
     found = by_name.trained(loaded.home, arguments.policy)

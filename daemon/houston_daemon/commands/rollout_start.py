@@ -13,7 +13,9 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.flags import whole
 from houston_shared.sending import send
 from houston_shared.task import load_task
-from houston_shared.wire import AskStatus, StartRollouts, Status
+from houston_shared.wire import AskStatus
+from houston_shared.wire_operators import StartRollouts
+from houston_shared.wire_status import Status
 
 START_LIMIT = 1_000
 """Most rollouts of one start; the recorder holds to it, too."""

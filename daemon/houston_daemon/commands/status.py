@@ -21,7 +21,8 @@ from houston_shared.store import last_known
 from houston_shared.store.queries import rollouts
 from houston_shared.store.queries.rollouts import Waiting
 from houston_shared.store.reader import Reader
-from houston_shared.wire import AskStatus, Status
+from houston_shared.wire import AskStatus
+from houston_shared.wire_status import Status
 
 LSB_DEAD, LSB_STOPPED, LSB_UNKNOWN = 1, 3, 4
 """Linux Standard Base, init script actions, `status`."""

@@ -6,8 +6,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from houston_daemon.environments.observation import render
-from houston_daemon.environments.registry import kind
+from houston_daemon.environments.environment_registry import kind
+from houston_daemon.environments.typed_observation import render
 from houston_daemon.hosts.sandbox import activation
 from houston_daemon.service.rollouts import check_file, gpus, hidden, hosts
 from houston_daemon.service.script_checks import refused

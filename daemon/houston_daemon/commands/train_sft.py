@@ -273,7 +273,7 @@ def _gpus(arguments: argparse.Namespace, loaded: Loaded, asked: Asked) -> int:
 def _tell(loaded: Loaded, folder: RunFolder, gpus: int, alone: bool) -> None:
     """Have the daemon queue it, or note that it runs alone."""
     from houston_shared.sending import send
-    from houston_shared.wire import StartTraining
+    from houston_shared.wire_training import StartTraining
 
     asked = folder.asked
     message = StartTraining(

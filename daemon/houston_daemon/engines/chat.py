@@ -37,7 +37,7 @@ from houston_daemon.engines.protocol import (
     SampleRequest,
     Usage,
 )
-from houston_shared.config import ReasoningField
+from houston_shared.config_engine import ReasoningField
 from houston_shared.records import Call, Message
 
 READ_SECONDS = 600.0

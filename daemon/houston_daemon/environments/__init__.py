@@ -1,1 +1,1 @@
-"""Environments: what turns an action into an observation."""
+"""Environments: what turns an action into an observation. One module or folder for each."""

@@ -17,10 +17,10 @@ from houston_shared.wire import (
     Denied,
     Present,
     Refused,
-    Status,
     control_request,
     ingest_request,
 )
+from houston_shared.wire_status import Status
 
 LOGGER = logging.getLogger("houston.recorder")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from houston_daemon.recorder.workers import Silence
 from houston_shared.config import Roles
 from houston_shared.records import RolloutSpec
 from houston_shared.store.bodies_training import RunState
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from houston_shared.home import Home
 from houston_shared.secret_values import redact, redact_all
 from houston_shared.store.bodies import DaemonDied
 from houston_shared.store.bodies_training import RunState
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 
 LOGGER = logging.getLogger("houston.recorder")
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from houston_daemon.hosts.guard.cgroup_places import places
 from houston_daemon.recorder.protocol import Reported
 from houston_daemon.recorder.store import Store
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 
 MB = 1_000_000
 

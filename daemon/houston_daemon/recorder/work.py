@@ -28,34 +28,31 @@ from houston_daemon.recorder.store import Store
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.wire import (
     Ack,
-    ActivatePolicy,
     AskStatus,
     Bookmark,
-    Branch,
-    CancelTraining,
-    Claim,
-    CleanRollouts,
     Control,
     ControlRequest,
     Denied,
     Done,
     EditGuidance,
-    EraseBodies,
-    GiveVerdicts,
     Guide,
     IngestRequest,
     Present,
     Refused,
-    RegisterPolicy,
-    Reorder,
-    StartRollouts,
-    StartTraining,
-    Status,
     Steer,
     StopDaemon,
+    Withdraw,
+)
+from houston_shared.wire_operators import Branch, CleanRollouts, EraseBodies, StartRollouts
+from houston_shared.wire_people import Claim, GiveVerdicts, Reorder
+from houston_shared.wire_status import Status
+from houston_shared.wire_training import (
+    ActivatePolicy,
+    CancelTraining,
+    RegisterPolicy,
+    StartTraining,
     StoreVerdicts,
     TrainingMoved,
-    Withdraw,
 )
 
 FULL = "The disk is full: nothing is stored until there is room."

@@ -13,9 +13,8 @@ from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.dialects.protocol import Dialect
 from houston_daemon.engines.choose import choose_engine
 from houston_daemon.engines.protocol import Engine, EngineRefused, EngineUnavailable
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import kind, make_environment
 from houston_daemon.environments.protocol import Environment, Gpus
-from houston_daemon.environments.registry import kind
 from houston_daemon.hosts.errors import HostAway, NeedsPerson
 from houston_daemon.rollout import limits as fitting
 from houston_daemon.rollout.actions import Actor

@@ -6,8 +6,8 @@ the agent's own time ends while there is still time to grade.
 
 from dataclasses import dataclass
 
+from houston_daemon.environments.environment_registry import kind
 from houston_daemon.environments.protocol import Standing
-from houston_daemon.environments.registry import kind
 from houston_daemon.rollout.clock import ActiveClock
 from houston_shared.records import Result
 from houston_shared.task import Task

@@ -4,5 +4,5 @@ Imported once by the process that forks them (`service.nursery`). Another enviro
 by the worker that needs it.
 """
 
-import houston_daemon.environments.workstation.build
+import houston_daemon.environments.workstation.workstation_environment
 import houston_daemon.rollout.worker  # noqa: F401

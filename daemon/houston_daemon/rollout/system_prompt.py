@@ -4,7 +4,7 @@ Short enough for a window of 8,192 tokens. It never changes within a rollout; nu
 stand in the newest observation.
 """
 
-from houston_daemon.environments.registry import kind
+from houston_daemon.environments.environment_registry import kind
 from houston_shared.real_user import CLOSE, OPEN
 from houston_shared.task import Task
 

@@ -16,7 +16,8 @@ from houston_daemon.service.log import LOGGER
 from houston_daemon.service.policy_engines import engine_of, is_child, kept, model_folder
 from houston_daemon.training.policies import checking, lineage, live, loading
 from houston_daemon.training.policies.hashing import model_hash
-from houston_shared.config import Engine, Loaded
+from houston_shared.config import Loaded
+from houston_shared.config_engine import Engine
 from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import HoustonError
 from houston_shared.policy_names import policies_folder

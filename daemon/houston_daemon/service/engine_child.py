@@ -24,7 +24,7 @@ from houston_daemon.service.engine_places import (
 )
 from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.log_pipe import LogPipe
-from houston_shared.config import Engine
+from houston_shared.config_engine import Engine
 from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.gpu_file import visible

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from houston_shared.config import Engine
+from houston_shared.config_engine import Engine
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 

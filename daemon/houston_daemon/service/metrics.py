@@ -22,7 +22,7 @@ from houston_daemon.service.metrics_totals import Totals
 from houston_shared.config import Loaded
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOK_SECONDS = 0.5

@@ -14,7 +14,7 @@ from houston_daemon.service.metrics_totals import LATENCY_BUCKETS, Totals
 from houston_shared import training_progress
 from houston_shared.home import Home
 from houston_shared.records import TRANSITIONS
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 
 START = "since the daemon's start"
 Labels = Mapping[str, str]

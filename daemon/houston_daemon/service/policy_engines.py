@@ -16,7 +16,8 @@ from houston_daemon.recorder.people.policies import full_settings
 from houston_daemon.service.engine_child import started_with
 from houston_daemon.service.engine_places import engine_log, state_file
 from houston_daemon.training.policies import lineage
-from houston_shared.config import Engine, Loaded
+from houston_shared.config import Loaded
+from houston_shared.config_engine import Engine
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_names import policies_folder

@@ -40,7 +40,8 @@ from houston_daemon.service.workers import Workers
 from houston_daemon.supervisor import RECORDER_FAILED, Supervisor
 from houston_shared import gpu_file
 from houston_shared.clock import iso, now_us
-from houston_shared.config import FILE_ENGINES, REQUEST_KEYS, Loaded, fingerprint, load
+from houston_shared.config import FILE_ENGINES, Loaded, fingerprint, load
+from houston_shared.config_engine import REQUEST_KEYS
 from houston_shared.config_hosts import LOCAL
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.faults import point

@@ -21,15 +21,16 @@ from houston_daemon.engines.choose import check_request, plugin
 from houston_daemon.engines.install import check_args, engine_path
 from houston_daemon.engines.model import model_path
 from houston_daemon.engines.script import read_script
-from houston_daemon.environments.registry import kind
+from houston_daemon.environments.environment_registry import kind
 from houston_daemon.hosts.sandbox.probe import probe
 from houston_daemon.hosts.sandbox.profile import Sandbox
 from houston_daemon.hosts.user_secrets import secret_places
 from houston_daemon.rollout.begin import writing
 from houston_daemon.service.engine_places import address_of, port_taken, refusal, taken
-from houston_daemon.service.engine_server import is_child
+from houston_daemon.service.policy_engines import is_child
 from houston_daemon.training.policies import live
-from houston_shared.config import FILE_ENGINES, Engine, Loaded
+from houston_shared.config import FILE_ENGINES, Loaded
+from houston_shared.config_engine import Engine
 from houston_shared.config_hosts import LOCAL
 from houston_shared.engine_kinds import KINDS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError

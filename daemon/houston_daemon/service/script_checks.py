@@ -6,7 +6,7 @@ Nothing runs. A script may mean to be refused, so these are warnings and no erro
 from pathlib import Path
 
 from houston_daemon.engines.script import read_script
-from houston_daemon.environments.arguments import Catalog
+from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import Call
 
 

@@ -5,7 +5,7 @@ Only this machine is looked at: what a task maps is looked for where `local` is 
 
 from pathlib import Path
 
-from houston_daemon.environments.registry import kind
+from houston_daemon.environments.environment_registry import kind
 from houston_daemon.hosts.sandbox import activation
 from houston_daemon.importers.findings import FILE_TO_FILL_IN, unfilled
 from houston_daemon.supervision.attention.catalog import chosen

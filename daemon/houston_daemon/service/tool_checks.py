@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from houston_daemon.environments.retrieval.searcher import WEB, is_key
+from houston_daemon.environments.retrieval.searcher import WEB_PROVIDERS, is_key
 from houston_daemon.service.finding import Finding, ok
 from houston_shared.config import Loaded
 from houston_shared.config_tools import SearchTool
@@ -17,8 +17,8 @@ def search(loaded: Loaded) -> Iterator[Finding]:
     settings = loaded.tools.search
     if settings.provider in ("", "corpus"):
         yield _corpus(settings)
-    elif settings.provider not in WEB:
-        known = ", ".join((*WEB, "corpus"))
+    elif settings.provider not in WEB_PROVIDERS:
+        known = ", ".join((*WEB_PROVIDERS, "corpus"))
         said = f"there is no provider {settings.provider!r}"
         yield Finding(_NAME, "fail", said, f"Set `tools.search.provider` to one of {known}.")
     elif settings.provider == "searxng" and not settings.url:

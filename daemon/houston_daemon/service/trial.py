@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.environments.local import local_host
-from houston_daemon.environments.observation import Observation
+from houston_daemon.environments.local_host_setup import local_host
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.workstation.evaluation.evaluator import Evaluation
-from houston_daemon.environments.workstation.evaluation.slots import Slots
+from houston_daemon.environments.typed_observation import Observation
+from houston_daemon.environments.workstation.evaluation_slots import Slots
+from houston_daemon.environments.workstation.evaluator import Evaluation
 from houston_daemon.hosts import emptying
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask

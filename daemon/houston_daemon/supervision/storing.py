@@ -18,8 +18,8 @@ from houston_shared.store.plan import Plan
 from houston_shared.store.queries import verdicts
 from houston_shared.store.queries.verdicts import Given
 from houston_shared.store.reader import Reader
-from houston_shared.wire import StoreVerdicts
 from houston_shared.wire_people import RANGES, REASON_LIMIT, STEPS, JudgedSteps, Judgement
+from houston_shared.wire_training import StoreVerdicts
 
 MAYBE = "Some verdicts may have been stored."
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
-from houston_shared.task import Budget, Evaluate, Task, Workspace
+from houston_shared.task import Budget, Task, Workspace
+from houston_shared.task_tables import Evaluate
 
 BUDGET = Budget(command_seconds=20, sleep_seconds=30, input_silence_seconds=0.3, evaluations=2)
 

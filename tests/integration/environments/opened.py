@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from tests.integration.environments.conftest import Station
 
 BROWSE = {"seconds": 2.0, "megabytes": 1.0, "cache_seconds": 60.0}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.workstation.browse import addresses, network
+from houston_daemon.environments.workstation import checked_network
 from houston_shared.task import Browse, Sandbox
 from tests.integration.environments.opened import opened, use
 from tests.support import web as pages
@@ -46,7 +46,7 @@ async def test_private_addresses_are_refused_unless_the_task_allows_them(
 
 def test_what_is_no_public_address_is_refused() -> None:
     for address in ("1.1.1.1", "2606:4700::1111"):
-        assert not addresses.refused(address)
+        assert not checked_network.refusal_of_address(address)
     for address in (
         "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "168.63.129.16", "169.254.169.254",
         "172.16.0.1", "192.0.0.192", "192.168.1.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
@@ -54,14 +54,16 @@ def test_what_is_no_public_address_is_refused() -> None:
         "2001::1", "2002:7f00:1::", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0",
         "fec0::1", "ff02::1", "no address",
     ):  # fmt: skip
-        assert addresses.refused(address), address
+        assert checked_network.refusal_of_address(address), address
 
 
 @pytest.fixture
 def public(monkeypatch: pytest.MonkeyPatch) -> None:
     """127.0.0.2 counts as an address of the Internet, of which a test has none."""
     monkeypatch.setattr(
-        network, "refused", lambda one: one != "127.0.0.2" and addresses.refused(one)
+        checked_network,
+        "refusal_of_address",
+        lambda one: one != "127.0.0.2" and checked_network.refusal_of_address(one),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.parse.converter import Converter, Unreadable
+from houston_daemon.environments.workstation.document_converter import Converter, Unreadable
 from houston_daemon.hosts.local import LocalHost
 
 

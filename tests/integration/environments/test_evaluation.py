@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Stop
-from houston_shared.task import Evaluate
+from houston_shared.task_tables import Evaluate
 from tests.integration.environments.conftest import MakeStation, Station
 
 SCORE = """

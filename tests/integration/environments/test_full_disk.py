@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from houston_daemon.environments.mcp.steps import Steps
+from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
 from houston_daemon.hosts.local import LocalHost
 from tests.integration.environments.opened import opened
 from tests.support.small_disk import fill, mounted
@@ -41,7 +41,7 @@ async def test_servers_are_called_on_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     with mounted(tmp_path / "root", 24):
         await host.prepare(None)
-        steps = Steps(host, host.folder / "mcp-steps.json", nothing)
+        steps = StepChanges(host, host.folder / "mcp-steps.json", nothing)
         await steps.open()
         await steps.close(1)
         large = fill(host.workspace)

@@ -7,13 +7,9 @@ from venv import create
 import pytest
 
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.workstation.evaluation.scoring import (
-    Malformed,
-    read_score,
-    scaled,
-)
-from houston_shared.task import Budget, Evaluate
-from houston_shared.task_tables import Data
+from houston_daemon.environments.workstation.evaluator import Malformed, read_score, scaled
+from houston_shared.task import Budget
+from houston_shared.task_tables import Data, Evaluate
 from tests.integration.environments.conftest import MakeStation
 
 RAW = 'import json; print(json.dumps({"raw_score": 0.6, "overall_score": 3}))'

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation.files import actions
-from houston_daemon.environments.workstation.files.confine import PathRefused
-from houston_daemon.environments.workstation.hosts.files_there import FilesThere
+from houston_daemon.environments.workstation import file_action_types
+from houston_daemon.environments.workstation.confined_paths import PathRefused
+from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalMissing
 from houston_daemon.hosts.ssh import host as far_host
 from houston_daemon.hosts.ssh import link
@@ -131,17 +131,17 @@ async def test_file_actions_are_done_there(make: Make) -> None:
     await host.prepare(None)
     files = FilesThere(host, 30_000)
     stop = Stop()
-    made = await files.act(actions.CreateFile(filename="a/b.txt", content="x\ny\n"), stop)
+    made = await files.act(file_action_types.CreateFile(filename="a/b.txt", content="x\ny\n"), stop)
     assert made.success, made.error
     assert files.take_touched() == ["a/b.txt"]
     assert (host.workspace / "a" / "b.txt").read_text() == "x\ny\n"
-    shown = await files.act(actions.OpenFile(path="a/b.txt"), stop)
+    shown = await files.act(file_action_types.OpenFile(path="a/b.txt"), stop)
     assert shown.fields()["total_lines"] == 2
     with pytest.raises(PathRefused, match="outside the workspace"):
-        await files.act(actions.OpenFile(path="/etc/passwd"), stop)
+        await files.act(file_action_types.OpenFile(path="/etc/passwd"), stop)
     odd = host.workspace / b"odd\xff".decode(errors="surrogateescape")
     odd.write_text("z")
-    listed = await files.act(actions.ListFiles(), stop)
+    listed = await files.act(file_action_types.ListFiles(), stop)
     assert listed.success, listed.error
 
 

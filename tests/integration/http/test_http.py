@@ -13,15 +13,19 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.choose import make_environment
-from houston_daemon.environments.http.client import Client, SimulatorFailed
-from houston_daemon.environments.http.messages import Step
+from houston_daemon.environments.environment_registry import make_environment
+from houston_daemon.environments.http.http_simulator_client import (
+    SimulatorClient,
+    SimulatorFailed,
+    Step,
+)
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
-from houston_shared.task import Http, Task, load_task
+from houston_shared.task import Task, load_task
+from houston_shared.task_servers import Http
 from tests.support.station import Station
 from tests.support.web import moved, web
 
@@ -256,7 +260,7 @@ async def test_odd_answers_are_observations(world: World) -> None:
 async def test_a_redirect_to_nowhere_is_no_answer(where: str) -> None:
     with web() as server:
         server.pages["/step"] = moved(where)
-        client = Client(server.url().rstrip("/"), 5.0, 0.0, "")
+        client = SimulatorClient(server.url().rstrip("/"), 5.0, 0.0, "")
         with pytest.raises(SimulatorFailed) as told:
             await client.ask("step", {}, Step, again=False)
         await client.close()

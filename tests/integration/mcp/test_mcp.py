@@ -14,20 +14,21 @@ from typing import Any
 import pytest
 
 from houston_daemon.dialects.grammar import answer_schema
-from houston_daemon.environments import interpreter
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments import local_host_setup
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.errors import NeedsPerson
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Call, Intent, Origin, Result, RolloutSpec, TaskRecord
-from houston_shared.task import Evaluate, Mcp, Sandbox, Task, load_task
-from houston_shared.task_servers import McpServer
+from houston_shared.task import Sandbox, Task, load_task
+from houston_shared.task_servers import Mcp, McpServer
+from houston_shared.task_tables import Evaluate
 
 SERVER = Path(__file__).with_name("server.py")
 STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
 PACKAGES = sysconfig.get_path("purelib")
-READ = tuple(map(str, interpreter.mapped(SERVER, PACKAGES)))
+READ = tuple(map(str, local_host_setup.interpreter_paths(SERVER, PACKAGES)))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ class World:
     def stdio(self, name: str = "near", **more: Any) -> McpServer:
         words = (str(SERVER), "stdio", name, str(self.folder / "home" / "houston.db"))
         return McpServer(
-            command=interpreter.PYTHON, args=words,
+            command=local_host_setup.PYTHON, args=words,
             env={"GIVEN": "yes", "PYTHONPATH": PACKAGES}, **more,
         )  # fmt: skip
 
@@ -236,7 +237,7 @@ async def test_a_call_that_hangs_is_ended_and_tools_that_change_are_told(
         assert "It was broken off" in (await running).text
     assert (await act(one, "add", a=1)).text == "2", "the server goes on"
 
-    monkeypatch.setattr("houston_daemon.environments.mcp.connection._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("houston_daemon.environments.mcp.mcp_connection._FRESH_SECONDS", 0.0)
     grown = await act(one, "grow")
     assert "The tool total is gone." in grown.text and '"name": "later"' in grown.text
     assert grown.fields["tools_changed"] and "later" in [tool.name for tool in one.tools]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
 from houston_shared.task import Task
@@ -117,7 +117,7 @@ async def test_an_error_is_its_traceback(bench: Bench, folder: Path) -> None:
     for (name, (_, error, parts)), result in zip(FAILED.items(), results, strict=True):
         assert not result.success and result.fields["error_type"] == error, (name, result)
         assert all(part in result.text for part in parts), (name, result.text)
-        assert "in_child" not in result.text and "site-packages" not in result.text, name
+        assert "python_child" not in result.text and "site-packages" not in result.text, name
         lines = result.fields["traceback_lines"]
         assert all(line in result.text for line in lines) and len(lines) < 60, name
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.questions.number_scoring import same_answer
-from houston_daemon.environments.questions.question_set import chosen, read_questions
+from houston_daemon.environments.questions.answer_scoring import same_answer
+from houston_daemon.environments.questions.question_set import choose_question, read_questions
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import load_task
@@ -74,7 +74,7 @@ def test_a_rollout_computes_and_answers(tmp_path: Path) -> None:
     try:
         station.start()
         questions = read_questions(PACKAGED / "questions.jsonl")
-        question = chosen(questions, Questions(), 0, "")
+        question = choose_question(questions, Questions(), 0, "")
         calls = [
             [{"name": "python", "arguments": {"code": "1 / 0"}}],
             [{"name": "python", "arguments": {"code": "from sympy import *\nInteger(6) * 7"}}],

@@ -11,7 +11,7 @@ from houston_daemon.service.metrics_totals import Totals
 from houston_shared.config import load
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 from tests.support.full_home import change, fill, flip
 from tests.support.recorder_client import Station, until
 

@@ -13,7 +13,7 @@ from houston_shared import wire
 from houston_shared.config import Daemon
 from houston_shared.store.queries import claims, guidance, verdicts
 from houston_shared.store.reader import Reader
-from houston_shared.wire import JudgedSteps
+from houston_shared.wire_people import JudgedSteps
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Person, Station, Worker
 

@@ -9,7 +9,7 @@ from houston_daemon.recorder.upkeep.verify import verify
 from houston_shared import wire
 from houston_shared.store.queries import since, verdicts
 from houston_shared.store.reader import Reader
-from houston_shared.wire import JudgedSteps
+from houston_shared.wire_people import JudgedSteps
 from tests.support.recorder_client import Person, Station, Worker
 
 

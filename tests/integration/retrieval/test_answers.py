@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.retrieval.answers import Answers
 from houston_daemon.environments.retrieval.protocol import Hit
-from houston_daemon.environments.retrieval.searcher import Searcher
-from houston_daemon.environments.retrieval.serper import Serper
+from houston_daemon.environments.retrieval.searcher import AnswerCache, Searcher
+from houston_daemon.environments.retrieval.web_search import Serper
 from tests.integration.retrieval.conftest import KEY, Providers
 
 HITS = [Hit(title="One", url="https://example.org/1", snippet="Words.")]
@@ -22,8 +21,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_given_again_for_the_same_question_only(file: Path) -> None:
-    Answers(file, 60, 1).keep("p", "q", 5, HITS)
-    again = Answers(file, 60, 1)
+    AnswerCache(file, 60, 1).keep("p", "q", 5, HITS)
+    again = AnswerCache(file, 60, 1)
     assert again.find("p", "q", 5) == HITS
     assert [again.find(*key) for key in (("p", "q", 6), ("p", "Q", 5), ("o", "q", 5))] == [None] * 3
     again.keep("p", "q", 5, [])
@@ -31,19 +30,19 @@ def test_given_again_for_the_same_question_only(file: Path) -> None:
 
 
 def test_an_old_answer_is_asked_for_again(file: Path) -> None:
-    Answers(file, 60, 1).keep("p", "q", 5, HITS)
+    AnswerCache(file, 60, 1).keep("p", "q", 5, HITS)
     with sqlite3.connect(file) as database:
         database.execute("UPDATE answers SET at = at - 61")
-    assert Answers(file, 60, 1).find("p", "q", 5) is None
-    assert Answers(file, 90, 1).find("p", "q", 5) == HITS
+    assert AnswerCache(file, 60, 1).find("p", "q", 5) is None
+    assert AnswerCache(file, 90, 1).find("p", "q", 5) == HITS
     with sqlite3.connect(file) as database:
         database.execute("UPDATE answers SET at = at + 1e6")  # a clock that was set back
-    assert Answers(file, 60, 1).find("p", "q", 5) is None
-    assert Answers(file, 0, 1).find("p", "q", 5) is None
+    assert AnswerCache(file, 60, 1).find("p", "q", 5) is None
+    assert AnswerCache(file, 0, 1).find("p", "q", 5) is None
 
 
 def test_the_oldest_make_room(file: Path) -> None:
-    answers = Answers(file, 60, 1)
+    answers = AnswerCache(file, 60, 1)
     long = [Hit(title="t", url="u", snippet="x" * 1_000) for _ in range(50)]
     for number in range(60):
         answers.keep("p", str(number), 5, long)
@@ -58,7 +57,7 @@ def test_the_oldest_make_room(file: Path) -> None:
 
 
 def _work(file: Path, worker: int) -> None:
-    answers = Answers(file, 60, 1)
+    answers = AnswerCache(file, 60, 1)
     for number in range(40):
         answers.keep("p", f"{worker} {number}", 5, HITS)
         answers.keep("p", "all", 5, HITS)
@@ -83,7 +82,7 @@ def test_workers_share_it(file: Path) -> None:
 async def test_a_file_that_cannot_be_used_never_fails_a_search(
     file: Path, providers: Providers, harm: str
 ) -> None:
-    searcher = Searcher(Serper(providers.url("serper"), KEY, 5), Answers(file, 60, 1))
+    searcher = Searcher(Serper(providers.url("serper"), KEY, 5), AnswerCache(file, 60, 1))
     await searcher.search("x", 3)
     assert (await searcher.search("x", 3)).from_cache
     holder = None

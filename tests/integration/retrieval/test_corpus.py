@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.retrieval.corpus import Corpus
+from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import SearchFailed
-from houston_daemon.environments.retrieval.terms import match, snippet, words
+from houston_daemon.environments.retrieval.search_terms import match, snippet, words
 
 PAGES = {
     "gardens/suzhou.md": "# 苏州园林\n\n苏州的古典园林以拙政园和留园最为著名。拙政园建于明代。",

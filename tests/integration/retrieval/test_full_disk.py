@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.retrieval.answers import Answers
-from houston_daemon.environments.retrieval.corpus import Corpus
+from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import SearchFailed
-from houston_daemon.environments.retrieval.searcher import Searcher
-from houston_daemon.environments.retrieval.serper import Serper
+from houston_daemon.environments.retrieval.searcher import AnswerCache, Searcher
+from houston_daemon.environments.retrieval.web_search import Serper
 from tests.integration.retrieval.conftest import KEY, Providers
 from tests.support.small_disk import fill, mounted
 
@@ -23,7 +22,9 @@ async def test_searching_on_a_full_disk(tmp_path: Path, providers: Providers) ->
     )
     with mounted(disk, 4):
         filler = fill(disk)
-        searcher = Searcher(Serper(providers.url("serper"), KEY, 5), Answers(disk / "a.db", 60, 1))
+        searcher = Searcher(
+            Serper(providers.url("serper"), KEY, 5), AnswerCache(disk / "a.db", 60, 1)
+        )
         assert len((await searcher.search("x", 3)).hits) == 3
         for left in (0, 2_000_000):  # none at all, and less than the index takes
             filler.write_bytes(bytes(max(0, filler.stat().st_size - left)))

@@ -4,18 +4,16 @@ import time
 
 import pytest
 
-from houston_daemon.environments.retrieval.bing import Bing
 from houston_daemon.environments.retrieval.protocol import Provider, SearchFailed
-from houston_daemon.environments.retrieval.searcher import WEB
-from houston_daemon.environments.retrieval.searxng import Searxng
-from houston_daemon.environments.retrieval.serper import Serper
+from houston_daemon.environments.retrieval.searcher import WEB_PROVIDERS
+from houston_daemon.environments.retrieval.web_search import Bing, Searxng, Serper
 from tests.integration.retrieval.conftest import KEY, Providers
 
 PATHS = {"serper": "serper", "tavily": "tavily", "bing": "bing", "searxng": "searx"}
 
 
 def made(providers: Providers, name: str, path: str = "", key: str = KEY) -> Provider:
-    return WEB[name](providers.url(path or PATHS[name]), key, 5.0)
+    return WEB_PROVIDERS[name](providers.url(path or PATHS[name]), key, 5.0)
 
 
 @pytest.mark.parametrize(

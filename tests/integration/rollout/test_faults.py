@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.engines.choose import choose_engine
-from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.environments.protocol import Closing, Standing, Stop
 from houston_daemon.rollout import actions, ingest_client, worker
 from houston_daemon.rollout.begin import begin

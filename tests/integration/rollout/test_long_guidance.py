@@ -11,7 +11,7 @@ import pytest
 from houston_daemon.dialects.chatml_json import ChatmlJson
 from houston_daemon.engines.protocol import Sampled, SampleRequest
 from houston_daemon.engines.script import ScriptEngine
-from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.rollout.begin import begin
 from houston_daemon.rollout.clock import ActiveClock
 from houston_daemon.rollout.control import ControlState

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Intent, Result, RolloutSpec

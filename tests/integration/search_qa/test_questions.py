@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.questions.question_set import chosen, read_questions
-from houston_daemon.environments.questions.text_scoring import exact_match, normal, token_f1
+from houston_daemon.environments.questions.answer_scoring import exact_match, normal, token_f1
+from houston_daemon.environments.questions.question_set import choose_question, read_questions
 from houston_daemon.service.task_checks import check_names
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import load_task
@@ -56,7 +56,10 @@ def test_a_set_without_splits_gets_them_by_its_questions(tmp_path: Path) -> None
     assert {q.id: q.split for q in questions} == {q.id: q.split for q in again}
     assert 60 < Counter(q.split for q in questions)["test"] < 140
     train, test = (
-        {normal(chosen(questions, Questions(split=s), seed, "").question) for seed in range(430)}
+        {
+            normal(choose_question(questions, Questions(split=s), seed, "").question)
+            for seed in range(430)
+        }
         for s in ("train", "test")
     )
     assert len(train) + len(test) == 500 and not train & test
@@ -67,7 +70,7 @@ def test_seeds_go_through_all_questions_before_one_comes_again(tmp_path: Path) -
     other = read_questions(written(tmp_path, *reversed(rows(10, split="train"))))
 
     def ask(seed: int, of: object = questions, **settings: object) -> str:
-        return chosen(of, Questions(**settings), seed, "").id  # type: ignore[arg-type]
+        return choose_question(of, Questions(**settings), seed, "").id  # type: ignore[arg-type]
 
     first = [ask(seed) for seed in range(10)]
     assert sorted(first) == sorted(one.id for one in questions)

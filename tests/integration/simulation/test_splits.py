@@ -8,11 +8,14 @@ import pytest
 import textworld
 from textworld.generator import make_game
 
-from houston_daemon.environments.scienceworld import suite as science
-from houston_daemon.environments.scienceworld.tasks import SIMPLIFICATIONS, VARIATIONS, variations
-from houston_daemon.environments.simulation.serve import Impossible
-from houston_daemon.environments.textworld import suite as games
-from houston_daemon.environments.textworld.generation import generate, split_of, structure
+from houston_daemon.environments.simulation import scienceworld_environment, textworld_environment
+from houston_daemon.environments.simulation.scienceworld_environment import (
+    SIMPLIFICATIONS,
+    VARIATIONS,
+    variations,
+)
+from houston_daemon.environments.simulation.simulator_protocol import Impossible
+from houston_daemon.environments.simulation.textworld_simulator import game_hash, generate, split_of
 from houston_shared.task_worlds import ScienceWorld, TextWorld, WorldSplit
 from tests.support.gold import Gold
 
@@ -36,7 +39,7 @@ def test_the_table_is_that_of_the_simulator(gold: Gold) -> None:
 
 
 def pairs(settings: ScienceWorld, seeds: range) -> list[tuple[str, int]]:
-    found = [science.chosen(settings, seed) for seed in seeds]
+    found = [scienceworld_environment.choose_variation(settings, seed) for seed in seeds]
     return [(one["task"], one["variation"]) for one in found]
 
 
@@ -62,23 +65,32 @@ def test_seeds_take_turns_among_tasks() -> None:
 
 def small(split: WorldSplit, seed: int) -> textworld.Game:
     settings = TextWorld(rooms=1, objects=4, quest_length=1, split=split)
-    return generate(games.chosen(settings, seed, Path("unused")))[0]
+    return generate(textworld_environment.choose_game(settings, seed, Path("unused")))[0]
 
 
 def test_no_game_is_in_two_splits() -> None:
     made = {split: [small(split, seed) for seed in range(2)] for split in SPLITS}
     for split, some in made.items():
         assert {split_of(game) for game in some} == {split}
-    assert structure(small("train", 1)) == structure(made["train"][1])
+    assert game_hash(small("train", 1)) == game_hash(made["train"][1])
 
 
 def test_no_seed_of_the_generator_belongs_to_two_numbers() -> None:
-    ranges = [games.chosen(TextWorld(), seed, Path("unused"))["seeds"] for seed in range(50)]
+    ranges = [
+        textworld_environment.choose_game(TextWorld(), seed, Path("unused"))["seeds"]
+        for seed in range(50)
+    ]
     every = [seed for first, count in ranges for seed in range(first, first + count)]
     assert len(set(every)) == len(every)
-    grouped = [games.chosen(TextWorld(repeat=3), seed, Path("unused")) for seed in range(6)]
+    grouped = [
+        textworld_environment.choose_game(TextWorld(repeat=3), seed, Path("unused"))
+        for seed in range(6)
+    ]
     assert grouped[0] == grouped[2] != grouped[3] == grouped[5]
-    assert games.chosen(TextWorld(seed=7), 3, Path("unused"))["seeds"] == [7, 1]
+    assert textworld_environment.choose_game(TextWorld(seed=7), 3, Path("unused"))["seeds"] == [
+        7,
+        1,
+    ]
 
 
 def test_a_game_under_other_names_is_the_same_game() -> None:
@@ -90,11 +102,11 @@ def test_a_game_under_other_names_is_the_same_game() -> None:
 
     one, other = game(4), game(5)
     assert one.objective != other.objective
-    assert structure(one) == structure(other)
+    assert game_hash(one) == game_hash(other)
 
 
 def test_settings_with_too_few_games_say_so() -> None:
-    settings = games.chosen(
+    settings = textworld_environment.choose_game(
         TextWorld(rooms=1, objects=4, quest_length=1, seed=0), 0, Path("unused")
     )
     only = split_of(generate(settings)[0])

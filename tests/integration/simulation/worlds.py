@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.scienceworld.environment import ScienceWorldSimulator
-from houston_daemon.environments.simulation.environment import Simulation
-from houston_daemon.environments.simulation.world import Patience
-from houston_daemon.environments.textworld.environment import TextWorldSimulator
+from houston_daemon.environments.simulation.scienceworld_environment import ScienceWorldSimulator
+from houston_daemon.environments.simulation.simulated_world import SimulatorTimeouts
+from houston_daemon.environments.simulation.simulation_environment import Simulation
+from houston_daemon.environments.simulation.textworld_environment import TextWorldSimulator
 from houston_daemon.hosts.processes import MARK
 from houston_shared.records import Call, Intent, Result, RolloutSpec
 from houston_shared.task import LoadedTask, load_task
@@ -49,7 +49,7 @@ class Played:
 
     def _made(self) -> Simulation:
         made = SIMULATORS[self.name]()
-        patience = Patience(turn=6.0)
+        patience = SimulatorTimeouts(turn=6.0)
         return Simulation(made, self.spec, self.loaded.task, 6_000, patience)
 
     async def open(self) -> "Played":

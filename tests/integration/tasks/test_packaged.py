@@ -13,9 +13,9 @@ from typing import get_args
 import pytest
 
 from houston_daemon.commands.task_new import TEMPLATES
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_daemon.environments.workstation.evaluation.scoring import read_score
+from houston_daemon.environments.workstation.evaluator import read_score
 from houston_shared.records import Call, Result, RolloutSpec
 from houston_shared.task import LoadedTask, load_task
 from houston_shared.task_tables import Domain

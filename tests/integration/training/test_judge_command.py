@@ -13,7 +13,8 @@ import pytest
 
 from houston_shared.home import Home
 from houston_shared.sending import send
-from houston_shared.wire import JudgedSteps, StoreVerdicts
+from houston_shared.wire_people import JudgedSteps
+from houston_shared.wire_training import StoreVerdicts
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.support.judged import read_back
 from tests.support.station import Station

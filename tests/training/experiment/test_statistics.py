@@ -8,12 +8,7 @@ import pytest
 
 from houston_daemon.training.experiment import summing
 from houston_daemon.training.experiment.recipe import Recipe, Worlds
-from houston_daemon.training.experiment.statistics import (
-    bootstrap,
-    less,
-    over_time,
-    wilson,
-)
+from houston_daemon.training.experiment.statistics import bootstrap, less, over_time, wilson
 
 
 @pytest.mark.parametrize(

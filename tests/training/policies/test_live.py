@@ -3,7 +3,7 @@
 import pytest
 
 from houston_daemon.training.policies.live import limit, unload
-from houston_shared.config import Engine
+from houston_shared.config_engine import Engine
 from houston_shared.errors import HoustonError
 
 LIMITS: dict[str, tuple[Engine, int]] = {

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.dialects.protocol import Piece
 from houston_daemon.engines.protocol import FinishReason, Sampled, SampleRequest
-from houston_daemon.environments.null import NullEnvironment
+from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.rollout.begin import begin
 from houston_daemon.rollout.clock import ActiveClock
@@ -33,7 +33,9 @@ from houston_shared import wire
 from houston_shared.records import Call, Result
 from houston_shared.store.reader import Reader
 from houston_shared.task import Task, parse_task
-from houston_shared.wire import Branch, GiveVerdicts, JudgedSteps, StoreVerdicts
+from houston_shared.wire_operators import Branch
+from houston_shared.wire_people import GiveVerdicts, JudgedSteps
+from houston_shared.wire_training import StoreVerdicts
 from tests.integration.rollout.rig import Rig
 from tests.support.small_tokenizer import small_tokenizer
 

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.training.rows.row import (
-    UNTRAINED,
-    BrokenRow,
-    ChatMessage,
-    ChatRow,
-    Row,
-)
+from houston_daemon.training.rows.row import UNTRAINED, BrokenRow, ChatMessage, ChatRow, Row
 from houston_shared.records import Message
 from tests.support.rows import KEPT, MASKED, made, span
 from tests.training.rows.cutting import truncated

@@ -4,14 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from houston_daemon.training.rows.plan import (
-    Answer,
-    PlannedStep,
-    again,
-    null,
-    weigh,
-    weigh_summary,
-)
+from houston_daemon.training.rows.plan import Answer, PlannedStep, again, null, weigh, weigh_summary
 from houston_daemon.training.rows.row import RowOptions
 from houston_shared.store.queries.steps import StepRow
 from houston_shared.store.queries.verdicts import Given

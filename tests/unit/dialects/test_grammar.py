@@ -7,11 +7,11 @@ import pytest
 
 from houston_daemon.dialects.choose import choose_dialect
 from houston_daemon.dialects.grammar import answer_schema, text_schema
-from houston_daemon.environments.arguments import tool
 from houston_daemon.environments.protocol import ToolSpec
-from houston_daemon.environments.workstation.command.actions import COMMAND_ACTIONS
-from houston_daemon.environments.workstation.files.actions import FILE_ACTIONS
-from houston_daemon.environments.workstation.system.actions import SYSTEM_ACTIONS
+from houston_daemon.environments.tool_arguments import tool
+from houston_daemon.environments.workstation.command_actions import COMMAND_ACTIONS
+from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS
+from houston_daemon.environments.workstation.system_actions import SYSTEM_ACTIONS
 
 TOOLS: list[ToolSpec] = [
     tool(action) for action in (*COMMAND_ACTIONS, *FILE_ACTIONS, *SYSTEM_ACTIONS)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation.catalog import ACTIONS
-from houston_daemon.environments.workstation.files.confine import Confined
-from houston_daemon.environments.workstation.files.family import FileActions
-from houston_daemon.environments.workstation.state import State
+from houston_daemon.environments.workstation.confined_paths import ConfinedFolder
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.workstation_environment import ACTIONS
+from houston_daemon.environments.workstation.workstation_state import WorkstationState
 
 
 class Files:
@@ -17,8 +17,8 @@ class Files:
 
     def __init__(self, root: Path, characters: int = 6_000) -> None:
         self.root = root
-        self.state = State()
-        self.actions = FileActions(Confined(root), lambda: self.state, characters)
+        self.state = WorkstationState()
+        self.actions = FileActions(ConfinedFolder(root), lambda: self.state, characters)
 
     async def __call__(self, name: str, **arguments: Any) -> Any:
         return await self.actions.act(ACTIONS[name](**arguments), Stop())

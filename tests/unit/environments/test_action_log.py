@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.simulation.log import ActionLog, Beginning, Damaged, Turn
+from houston_daemon.environments.simulation.simulated_world import (
+    ActionLog,
+    LogDamaged,
+    Turn,
+    WorldSettings,
+)
 
 
 def turn(call: str) -> Turn:
@@ -14,7 +19,7 @@ def turn(call: str) -> Turn:
 
 def test_a_turn_that_was_written_in_part_does_not_spoil_the_next(tmp_path: Path) -> None:
     log = ActionLog(tmp_path / "world.jsonl")
-    log.begin(Beginning(settings={"task": "boil"}, hash="1" * 24))
+    log.begin(WorldSettings(settings={"task": "boil"}, hash="1" * 24))
     log.add(turn("1.0"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     room = (tmp_path / "world.jsonl").stat().st_size + 10
@@ -34,8 +39,8 @@ def test_a_log_with_a_flipped_bit_is_called_damaged(tmp_path: Path) -> None:
     """Some flips make bytes that are no text, which msgspec says in other words."""
     file = tmp_path / "world.jsonl"
     log = ActionLog(file)
-    log.begin(Beginning(settings={"task": "boil"}, hash="1" * 24))
+    log.begin(WorldSettings(settings={"task": "boil"}, hash="1" * 24))
     log.add(turn("1.0"))
     file.write_bytes(file.read_bytes().replace(b"look", b"\xecook"))
-    with pytest.raises(Damaged):
+    with pytest.raises(LogDamaged):
         ActionLog(file).load()

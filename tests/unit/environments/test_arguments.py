@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.environments.workstation.catalog import ACTIONS, catalog
+from houston_daemon.environments.workstation.workstation_environment import ACTIONS, catalog
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Call
-from houston_shared.task import Budget, Evaluate, Task
+from houston_shared.task import Budget, Task
+from houston_shared.task_tables import Evaluate
 
 CATALOG = catalog(Task(name="t"))
 

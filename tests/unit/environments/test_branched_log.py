@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.simulation.log import ActionLog, Beginning, Damaged, Turn
+from houston_daemon.environments.simulation.simulated_world import (
+    ActionLog,
+    LogDamaged,
+    Turn,
+    WorldSettings,
+)
 
 
 def test_a_parent_in_the_middle_of_a_write_is_only_read(tmp_path: Path) -> None:
     parent = tmp_path / "parent.jsonl"
     log = ActionLog(parent)
-    log.begin(Beginning(settings={"task": "boil"}, hash="1" * 24))
+    log.begin(WorldSettings(settings={"task": "boil"}, hash="1" * 24))
     for step in (1, 2):
         log.add(Turn(call=f"{step}.0", action="look", hash="0" * 24))
     with parent.open("ab") as file:
@@ -26,5 +31,5 @@ def test_a_parent_in_the_middle_of_a_write_is_only_read(tmp_path: Path) -> None:
 
 
 def test_a_parent_whose_log_is_gone_is_no_empty_world(tmp_path: Path) -> None:
-    with pytest.raises(Damaged, match="no longer there"):
+    with pytest.raises(LogDamaged, match="no longer there"):
         ActionLog(tmp_path / "branch.jsonl").branch(tmp_path / "gone.jsonl", 1, {})

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from houston_daemon.environments.workstation.closing import merged
+from houston_daemon.environments.workstation.step_closing import merge_changes
 from houston_shared.records import FileChange
 
 Kind = Literal["added", "changed", "removed"]
@@ -25,7 +25,7 @@ CASES: list[tuple[Kind, Kind, Kind | None]] = [
 
 @pytest.mark.parametrize(("first", "second", "both"), CASES)
 def test_two_changes_of_a_file_become_one(first: Kind, second: Kind, both: Kind | None) -> None:
-    found = merged((change(first, "x\n"),), (change(second, "y\n"),))
+    found = merge_changes((change(first, "x\n"),), (change(second, "y\n"),))
     assert [one.kind for one in found] == ([both] if both else [])
     if found:
         assert (found[0].added, found[0].removed, found[0].diff) == (2, 4, "x\ny")
@@ -33,4 +33,4 @@ def test_two_changes_of_a_file_become_one(first: Kind, second: Kind, both: Kind 
 
 def test_other_files_stay_as_they_are() -> None:
     one, two = change("added", path="a"), change("removed", path="b")
-    assert merged((one,), (two,)) == (one, two)
+    assert merge_changes((one,), (two,)) == (one, two)

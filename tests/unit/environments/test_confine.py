@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
+from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
 
 
 @pytest.fixture
-def inside(workspace: Path) -> Confined:
+def inside(workspace: Path) -> ConfinedFolder:
     (workspace.parent / "secret").write_text("secret")
     (workspace.parent / "outside").mkdir()
     (workspace.parent / "outside" / "key").write_text("secret")
@@ -36,7 +36,7 @@ def inside(workspace: Path) -> Confined:
     for name, target in links.items():
         (workspace / name).symlink_to(target)
     os.mkfifo(workspace / "pipe")
-    return Confined(workspace)
+    return ConfinedFolder(workspace)
 
 
 GOOD = [
@@ -53,7 +53,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("path", "where"), GOOD)
-def test_paths_inside_are_found(inside: Confined, path: str, where: str) -> None:
+def test_paths_inside_are_found(inside: ConfinedFolder, path: str, where: str) -> None:
     with inside.file(path) as (found, place):
         assert os.read(found, 10) == b"mine"
         assert place.path == where
@@ -84,25 +84,27 @@ BAD = [
 
 
 @pytest.mark.parametrize(("path", "why"), BAD, ids=[repr(path)[:30] for path, _ in BAD])
-def test_paths_outside_are_refused(inside: Confined, path: str, why: str) -> None:
+def test_paths_outside_are_refused(inside: ConfinedFolder, path: str, why: str) -> None:
     with pytest.raises(PathRefused, match=why), inside.file(path):
         pytest.fail("opened")
 
 
-def test_a_socket_is_refused(workspace: Path, inside: Confined) -> None:
+def test_a_socket_is_refused(workspace: Path, inside: ConfinedFolder) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(workspace / "s"))
         with pytest.raises(PathRefused), inside.file("s"):
             pytest.fail("opened")
 
 
-def test_the_workspaces_own_path_is_understood(workspace: Path, inside: Confined) -> None:
+def test_the_workspaces_own_path_is_understood(workspace: Path, inside: ConfinedFolder) -> None:
     """Without a sandbox the agent sees the real path."""
     with inside.file(str(workspace / "a.txt")) as (_, place):
         assert place.path == "a.txt"
 
 
-def test_swapping_a_folder_for_a_link_never_leads_out(workspace: Path, inside: Confined) -> None:
+def test_swapping_a_folder_for_a_link_never_leads_out(
+    workspace: Path, inside: ConfinedFolder
+) -> None:
     """The race that a check before the open would lose."""
     (workspace / "swap").mkdir()
     (workspace / "swap" / "key").write_text("mine")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.environments.workstation.evaluation.evaluator import Malformed, read_score
+from houston_daemon.environments.workstation.evaluator import Malformed, read_score
 
 GOOD = [
     (b'{"overall_score": 50}', 50.0, {}),

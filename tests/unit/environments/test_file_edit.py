@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.files.confine import PathRefused
+from houston_daemon.environments.workstation.confined_paths import PathRefused
 from tests.unit.environments.conftest import Files
 
 EDITS = [

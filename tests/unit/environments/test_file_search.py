@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.files.actions import FindFile, SearchDir, SearchFile
-from houston_daemon.environments.workstation.files.confine import Confined, PathRefused
-from houston_daemon.environments.workstation.files.search import FileSearch, Limit
+from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
+from houston_daemon.environments.workstation.file_action_types import (
+    FindFile,
+    SearchDir,
+    SearchFile,
+)
+from houston_daemon.environments.workstation.file_actions import FileSearch, Limit
 from tests.unit.environments.conftest import Files
 
 
@@ -125,7 +129,7 @@ async def test_a_name_that_is_no_utf8_does_not_break_a_listing(files: Files) -> 
 def test_a_search_that_ran_out_of_time_says_so(workspace: Path) -> None:
     for number in range(20):
         (workspace / f"{number}").write_text("needle\n")
-    search = FileSearch(Confined(workspace))
+    search = FileSearch(ConfinedFolder(workspace))
     over = Limit(seconds=-1)
     found = search.search_dir(SearchDir(search_term="needle"), over)
     assert not found.complete
@@ -140,5 +144,5 @@ async def test_a_line_without_end_is_searched_as_long_as_a_search_may_take(files
         file.write(b"text " * 2_000)
         file.truncate(1 << 40)
     call = SearchFile(search_term="needle", file_path="big")
-    found = FileSearch(Confined(files.root)).search_file(call, Limit(0.1))
+    found = FileSearch(ConfinedFolder(files.root)).search_file(call, Limit(0.1))
     assert (found.total_results, found.complete) == (0, False)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from houston_daemon.environments.workstation.command.observations import Output
-from houston_daemon.environments.workstation.result import result
+from houston_daemon.environments.workstation.command_observations import CommandOutput
+from houston_daemon.environments.workstation.workstation_environment import workstation_result
 from houston_shared.records import Call
 
 
@@ -18,10 +18,10 @@ from houston_shared.records import Call
     ],
 )
 def test_a_file_that_may_not_grow(code: int, output: str, window: bool, said: bool) -> None:
-    seen = Output(
+    seen = CommandOutput(
         success=not code, session_id="main", running=False, exit_code=code, output=output,
         window=window,
     )  # fmt: skip
-    made = result(Call(id="c", name="run_command", arguments={}), seen, 10_000, 0.1)
+    made = workstation_result(Call(id="c", name="run_command", arguments={}), seen, 10_000, 0.1)
     assert ("[resource limit: file size." in made.text) is said
     assert f"exit code {code}" in made.text or window

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.files import edit, window
-from houston_daemon.environments.workstation.files.confine import PathRefused
+from houston_daemon.environments.workstation import file_actions, file_window
+from houston_daemon.environments.workstation.confined_paths import PathRefused
 from tests.unit.environments.conftest import Files
 
 
@@ -135,7 +135,7 @@ async def test_a_hole_of_any_size_is_given_up_in_time(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command makes a terabyte in no time; nobody waits for it to be read."""
-    for module in (window, edit):
+    for module in (file_window, file_actions):
         monkeypatch.setattr(module, "_SECONDS", 0.1)
     sparse(files.root / "big", b"text\n" * 2_000, 1 << 40)
     for name, arguments in (

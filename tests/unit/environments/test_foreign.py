@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from houston_daemon.dialects.grammar import answer_schema
-from houston_daemon.environments.arguments import Catalog
-from houston_daemon.environments.foreign.checking import decoded, trouble
-from houston_daemon.environments.foreign.schema import bounded
-from houston_daemon.environments.foreign.tools import ForeignTools, Offered
-from houston_daemon.environments.null import Finish
+from houston_daemon.environments.foreign_schema import (
+    bounded_schema,
+    decoded_json_text,
+    schema_violation,
+)
+from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
+from houston_daemon.environments.null_environment import Finish
+from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import Call
 
 JSON_TEXT = {"type": "string", "maxLength": 8000, "contentMediaType": "application/json"}
@@ -80,11 +83,11 @@ DEFINITIONS = {"Node": NODE, "Side": {"enum": ["left", "right"], "description": 
 def test_a_member_is_bounded(name: str) -> None:
     given_, wanted = MEMBERS[name]
     whole = {"type": "object", "properties": {"x": given_}, "$defs": DEFINITIONS}
-    assert bounded(whole)["properties"]["x"] == wanted
+    assert bounded_schema(whole)["properties"]["x"] == wanted
 
 
 def test_a_type_within_itself_ends_in_json_text() -> None:
-    made = bounded({"properties": {"x": {"$ref": "#/$defs/Node"}}, "$defs": DEFINITIONS})
+    made = bounded_schema({"properties": {"x": {"$ref": "#/$defs/Node"}}, "$defs": DEFINITIONS})
     assert json.dumps(made).count("application/json") == 1
 
 
@@ -96,7 +99,7 @@ def test_types_that_name_each_other_end_before_the_memory_does(within: str) -> N
         "properties": {"type": "object", "properties": {f"p{n}": again for n in range(60)}},
         "anyOf": {"anyOf": [{"type": "array", "items": again}] * 8},
     }
-    made = bounded({"properties": {"x": again}, "$defs": {"N": all_of_it[within]}})
+    made = bounded_schema({"properties": {"x": again}, "$defs": {"N": all_of_it[within]}})
     assert len(json.dumps(made)) < 200_000
 
 
@@ -121,7 +124,7 @@ ANY = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(ANY, ANY)
 def test_any_schema_gives_one_that_grammar_and_check_take(schema: Any, value: Any) -> None:
-    tools = ForeignTools(Catalog({}), [Offered("s", "t", "d", schema)], ())
+    tools = ForeignTools(Catalog({}), [OfferedTool("s", "t", "d", schema)], ())
     answer_schema(tools.tools, 500)
     json.dumps(tools.tools[0].parameters)
     msgspec.msgpack.encode(tools.tools[0].parameters)
@@ -147,14 +150,14 @@ CHECKED = [
 def test_what_does_not_fit_is_named(schema: dict[str, Any], value: Any, words: str) -> None:
     import re
 
-    assert re.search(words, trouble(value, schema, "x"))
+    assert re.search(words, schema_violation(value, schema, "x"))
 
 
 def test_arguments_nested_without_end_are_refused() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    tools = ForeignTools(Catalog({}), [Offered("s", "t", "d", {})], ())
+    tools = ForeignTools(Catalog({}), [OfferedTool("s", "t", "d", {})], ())
     call = tools.check(Call(id="1.0", name="t", arguments={"x": deep}))
     assert "nested too deeply" in call.error
 
@@ -165,20 +168,19 @@ def test_json_text_is_decoded_wherever_it_stands() -> None:
         "c": {"anyOf": [{"type": "null"}, JSON_TEXT]}, "d": {"type": "string", "maxLength": 9},
     }, "required": []}  # fmt: skip
     value = {"a": '{"k": 1}', "b": ["[2]", "3"], "c": "true", "d": "4"}
-    assert decoded(value, schema) == {"a": {"k": 1}, "b": [[2], 3], "c": True, "d": "4"}
+    assert decoded_json_text(value, schema) == {"a": {"k": 1}, "b": [[2], 3], "c": True, "d": "4"}
 
 
 def test_names_are_sound_and_each_there_once() -> None:
-    offered = [Offered("a", "do it!", ""), Offered("b", "do it!", ""), Offered("a", "finish", ""),
-               Offered("a", "eval", ""), Offered("a", "x.y/z", ""), Offered("a", "x.y/z", ""),
-               Offered("b", "né", "")]  # fmt: skip
+    named = ("a do it!", "b do it!", "a finish", "a eval", "a x.y/z", "a x.y/z", "b né")
+    offered = [OfferedTool(*name.split(" ", 1), "") for name in named]
     own = Catalog({"finish": Finish})
     tools = ForeignTools(own, offered, ())
     names = [tool.name for tool in tools.tools]
     assert names == ["a_do_it", "b_do_it", "a_finish", "a_eval", "a_x_y_z", "n", "finish"]
-    more = [Offered("c", "né", ""), *offered]
+    more = [OfferedTool("c", "né", ""), *offered]
     later = ForeignTools(own, more, (), tools.names)
     assert set(names) < {tool.name for tool in later.tools}, "a name that was given stays"
-    assert later.find("n") == Offered("b", "né", "")
+    assert later.find("n") == OfferedTool("b", "né", "")
     chosen = ForeignTools(own, offered, ("n", "finish"))
     assert [tool.name for tool in chosen.tools] == ["n", "finish"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import Call, Intent, RolloutSpec, TaskRecord
 from houston_shared.task import Budget, Task

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.environments.workstation.browse import cache, decoding
-from houston_daemon.environments.workstation.browse.page import Page
+from houston_daemon.environments.workstation import web_fetch, web_page
+from houston_daemon.environments.workstation.web_page import Page
 
 PAGE = Page(url="http://a/", title="t", lines=("line",) * 50, links=(), notes=(), at=1.0)
 
@@ -16,7 +16,7 @@ PAGE = Page(url="http://a/", title="t", lines=("line",) * 50, links=(), notes=()
 def test_nothing_is_kept_of_what_follows_packed_content(coding: str) -> None:
     """zlib would keep it, copied with every piece: a server that never ends took all memory."""
     packed = gzip.compress(b"words")
-    unpacker = decoding.Unpacker(coding, 1 << 20)
+    unpacker = web_fetch.Unpacker(coding, 1 << 20)
     unpacker.take(packed if coding == "gzip" else packed[10:-8])
     assert unpacker.full and unpacker.ended
     for _ in range(4):
@@ -28,20 +28,20 @@ def test_nothing_is_kept_of_what_follows_packed_content(coding: str) -> None:
 @pytest.mark.parametrize("label", ["unicode_escape", "Raw-Unicode-Escape", "utf-16", "hz", "rot13"])
 def test_a_page_is_text_whatever_charset_it_claims(label: str) -> None:
     for data in (rb"\ud800 \udfff words", b"\x00\xd8w\x00", bytes(range(256))):
-        found, _ = decoding.text(data, label)
+        found, _ = web_fetch.decoded_text(data, label)
         assert msgspec.msgpack.encode(found)
-    assert r"\ud800 words" in decoding.text(rb"\ud800 words", "unicode_escape")[0]
+    assert r"\ud800 words" in web_fetch.decoded_text(rb"\ud800 words", "unicode_escape")[0]
 
 
 def test_a_damaged_page_of_the_cache_is_none(tmp_path: Path) -> None:
     """Some flips make its header claim exabytes."""
     file = tmp_path / "page"
-    cache.write(file, PAGE)
+    web_page.write(file, PAGE)
     sound = file.read_bytes()
     for at in (*range(16), *range(16, len(sound), 9)):
         for bit in range(8):
             damaged = bytearray(sound)
             damaged[at] ^= 1 << bit
             file.write_bytes(damaged)
-            found = cache.read(file)
+            found = web_page.read(file)
             assert found is None or isinstance(found, Page)

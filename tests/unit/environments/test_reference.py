@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from houston_daemon.environments.workstation.catalog import ACTIONS
-from houston_daemon.environments.workstation.reference import reference
+from houston_daemon.environments.workstation.actions_reference import reference
+from houston_daemon.environments.workstation.workstation_environment import ACTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "actions.md"
 
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == reference(), (
-        "run: python -m houston_daemon.environments.workstation.reference docs/actions.md"
+        "run: python -m houston_daemon.environments.workstation.actions_reference docs/actions.md"
     )
 
 

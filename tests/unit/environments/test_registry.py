@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from houston_daemon.environments.registry import kind
+from houston_daemon.environments.environment_registry import kind
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
 
@@ -18,7 +18,7 @@ TABLES = {
 MADE = """
 import json, sys
 from houston_daemon.rollout import worker
-from houston_daemon.environments.choose import make_environment
+from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.task import *
 record = TaskRecord(name="t", folder="/", definition="", instructions="")

@@ -8,13 +8,7 @@ import pytest
 
 from houston_daemon.commands import task_new
 from houston_daemon.recorder.steps.journal import Key
-from houston_shared.records import (
-    Call,
-    FileChange,
-    ForkBody,
-    Head,
-    ObservationBody,
-)
+from houston_shared.records import Call, FileChange, ForkBody, Head, ObservationBody
 from houston_shared.store.bodies import Bookmarked, Claimed, StoredState, VerdictGiven
 from houston_shared.task import load_task
 from tests.support.written_home import WrittenHome, sample

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from houston_daemon.environments.retrieval.html_text import read_html
+from houston_daemon.environments.retrieval.corpus_documents import read_html
 
 PAGES = [
     ("<TITLE>A &amp; B</Title><p>x", "A & B", "x"),

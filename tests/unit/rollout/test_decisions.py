@@ -13,7 +13,8 @@ from houston_daemon.rollout.guidance import Leaving, leave, stops_call, stops_sa
 from houston_daemon.rollout.limits import check_head, limits
 from houston_shared.errors import HoustonError
 from houston_shared.records import Call, Delivered, ObservationBody, Result, TaskRecord
-from houston_shared.task import Budget, Evaluate, Task, parse_task
+from houston_shared.task import Budget, Task, parse_task
+from houston_shared.task_tables import Evaluate
 from houston_shared.wire import Control, Waiting
 
 SAID = (Delivered(id="g", author="ann", text="wait"),)

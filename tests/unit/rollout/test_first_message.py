@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from houston_daemon.rollout.system_prompt import task_message
-from houston_shared.task import Budget, Evaluate, Task
+from houston_shared.task import Budget, Task
+from houston_shared.task_tables import Evaluate
 
 SAID = {
     "one of each": ((1, 3600, 1), "[You have 1 step, 1 hour of active time, 1 evaluation.]"),

@@ -23,7 +23,8 @@ from houston_daemon.service.engines import PATIENCE_SECONDS, Engines
 from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.inbox import Inbox
 from houston_daemon.service.log_reading import tail
-from houston_shared.config import Configuration, Daemon, Engine, Loaded
+from houston_shared.config import Configuration, Daemon, Loaded
+from houston_shared.config_engine import Engine
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 

@@ -18,7 +18,7 @@ from houston_daemon.service.metrics_totals import Totals
 from houston_shared.config import Configuration, Loaded, Metrics
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import ObservationBody
-from houston_shared.wire import Status
+from houston_shared.wire_status import Status
 from tests.support.written_home import WrittenHome
 
 HOSTILE = 'back\\slash "quote"\nline'

@@ -10,7 +10,8 @@ from houston_daemon.recorder.people.operate import without_secrets
 from houston_daemon.service import filesystem, ready
 from houston_daemon.service.notify import notify
 from houston_daemon.service.rollouts import hidden, specs
-from houston_shared.config import Configuration, Daemon, Engine, Loaded, fingerprint, load
+from houston_shared.config import Configuration, Daemon, Loaded, fingerprint, load
+from houston_shared.config_engine import Engine
 from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.home import Home
 from houston_shared.lock import Owner

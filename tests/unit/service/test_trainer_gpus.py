@@ -6,7 +6,9 @@ import pytest
 
 from houston_daemon.service.gpus import GpuLedger
 from houston_daemon.service.trainer_gpus import TrainerGpus
-from houston_shared.config import Configuration, Engine, Hosts, Loaded
+from houston_shared.config import Configuration, Loaded
+from houston_shared.config_engine import Engine
+from houston_shared.config_hosts import Hosts
 from houston_shared.home import Home
 
 CASES: dict[str, tuple[int, bool, dict[str, tuple[int, bool]], tuple[str, ...], str, bool]] = {

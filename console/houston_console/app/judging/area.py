@@ -21,8 +21,7 @@ from houston_console.app.transcript.transcript import Transcript
 from houston_console.app.undoing import Act, Undoing
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store.queries import verdicts
-from houston_shared.wire import GiveVerdicts, JudgedSteps
-from houston_shared.wire_people import Judgement
+from houston_shared.wire_people import GiveVerdicts, JudgedSteps, Judgement
 
 AWAY = "The daemon is away, and verdicts do not wait: {steps} stay as they were. Judge again then."
 DID: dict[Judgement, str] = {

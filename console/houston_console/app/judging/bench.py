@@ -8,8 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from houston_shared.wire import JudgedSteps
-from houston_shared.wire_people import Judgement
+from houston_shared.wire_people import JudgedSteps, Judgement
 
 UNDO = 100
 """Deeds that can be taken back."""

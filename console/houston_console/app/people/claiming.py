@@ -16,7 +16,7 @@ from houston_console.app.undoing import Act, Undoing
 from houston_shared.clock import now_us
 from houston_shared.errors import HoustonError
 from houston_shared.store.queries.claims import Holding
-from houston_shared.wire import Claim
+from houston_shared.wire_people import Claim
 
 NOTE = "a note for who comes next (may stay empty)"
 

@@ -20,7 +20,7 @@ from houston_console.app.state import ConsoleState
 from houston_shared.errors import HoustonError
 from houston_shared.policy_names import BASE
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.wire import ActivatePolicy, CancelTraining
+from houston_shared.wire_training import ActivatePolicy, CancelTraining
 
 LOOK_SECONDS = 2.0
 """How often the folders of running trainers are looked at."""

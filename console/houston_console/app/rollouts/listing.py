@@ -2,16 +2,7 @@
 
 from collections.abc import Sequence
 
-from houston_console.app.drawing.lines import (
-    Line,
-    Span,
-    Tone,
-    block,
-    line,
-    span,
-    spread,
-    width_of,
-)
+from houston_console.app.drawing.lines import Line, Span, Tone, block, line, span, spread, width_of
 from houston_console.app.people.lines import who
 from houston_console.app.rollouts.order import Row
 from houston_console.headless.spoken import score

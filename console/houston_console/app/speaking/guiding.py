@@ -9,7 +9,8 @@ from typing import Literal
 from houston_console.app.link import Link
 from houston_console.app.speaking.entries import Entry
 from houston_console.app.speaking.outbox import Draft
-from houston_shared.wire import EditGuidance, Reorder, Steer, Withdraw
+from houston_shared.wire import EditGuidance, Steer, Withdraw
+from houston_shared.wire_people import Reorder
 
 Action = Literal["pause", "resume", "cancel"]
 DONE: dict[Action, str] = {

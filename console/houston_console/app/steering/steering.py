@@ -19,7 +19,8 @@ from houston_console.app.undoing import Act, Undoing
 from houston_shared.errors import HoustonError
 from houston_shared.guidance_id import new_id
 from houston_shared.store.queries.rollouts import Rollout
-from houston_shared.wire import Branch, Done
+from houston_shared.wire import Done
+from houston_shared.wire_operators import Branch
 
 MOST = 16
 """Branches that are started at once at most."""

@@ -15,15 +15,7 @@ from houston_shared.store.bodies import VerdictGiven
 from houston_shared.store.in_order import ASIDE as APART
 from houston_shared.store.in_order import TOUCHED
 from houston_shared.store.plan import Ask, Plan, Row
-from houston_shared.store.queries import (
-    aside,
-    lineage,
-    people,
-    progress,
-    rollouts,
-    steps,
-    verdicts,
-)
+from houston_shared.store.queries import aside, lineage, people, progress, rollouts, steps, verdicts
 from houston_shared.store.queries.steps import ASIDE
 
 THOUGHT = 240

@@ -1,1 +1,1 @@
-"""A simulator that a user runs, as the world of a rollout (docs/http-environment.md)."""
+"""A simulator that a user runs, as the environment of a rollout (docs/http-environment.md)."""

@@ -1,1 +1,1 @@
-"""Questions with answers to compare: sets, splits, scores, and what was answered already."""
+"""Questions with answers to compare: sets, splits, scores, and search_qa over a local corpus."""

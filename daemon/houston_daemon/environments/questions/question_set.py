@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments.questions.text_scoring import normal
+from houston_daemon.environments.questions.answer_scoring import normal
 from houston_shared.errors import ConfigurationError
 from houston_shared.task_worlds import Questions, Split
 
@@ -55,7 +55,9 @@ def read_questions(file: Path) -> tuple[Question, ...]:
     return tuple(question for _, question in found.values())
 
 
-def chosen(questions: Sequence[Question], settings: Questions, seed: int, where: str) -> Question:
+def choose_question(
+    questions: Sequence[Question], settings: Questions, seed: int, where: str
+) -> Question:
     """The question of a rollout: `settings.id`, or by its seed.
 
     The questions of the split stand in an order of their own, the same for every file order;

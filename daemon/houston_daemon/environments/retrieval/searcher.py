@@ -1,40 +1,142 @@
-"""Searching as the tools do it: the provider that node and task name, and what it answered before.
+"""Searching as the tools do it: the provider that node and task name, and a cache of its answers.
 
-The one place that knows all providers.
+The cache is one SQLite file under the host root, shared by all rollouts.
 """
 
 import asyncio
+import contextlib
+import logging
 import os
-from collections.abc import Mapping
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from houston_daemon.environments.retrieval.answers import Answers
-from houston_daemon.environments.retrieval.bing import Bing
-from houston_daemon.environments.retrieval.corpus import Corpus
-from houston_daemon.environments.retrieval.documents import Document
+import msgspec
+
+from houston_daemon.environments.retrieval.corpus_documents import Document
+from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import Hit, Provider, SearchFailed
-from houston_daemon.environments.retrieval.searxng import Searxng
-from houston_daemon.environments.retrieval.serper import Serper
-from houston_daemon.environments.retrieval.tavily import Tavily
+from houston_daemon.environments.retrieval.web_search import Bing, Searxng, Serper, Tavily
 from houston_shared.config_tools import SearchTool
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import restored
 from houston_shared.task import Task
 from houston_shared.toml_file import convert
 
-NONE = (
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_WAIT_SECONDS = 5.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS answers (
+    provider TEXT NOT NULL, query TEXT NOT NULL, top_k INTEGER NOT NULL,
+    at REAL NOT NULL, hits BLOB NOT NULL,
+    PRIMARY KEY (provider, query, top_k)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS answers_at ON answers (at);
+CREATE TABLE IF NOT EXISTS held (bytes INTEGER NOT NULL);
+INSERT INTO held SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM held);
+CREATE TRIGGER IF NOT EXISTS answers_added AFTER INSERT ON answers
+BEGIN UPDATE held SET bytes = bytes + length(NEW.hits) + length(NEW.query); END;
+CREATE TRIGGER IF NOT EXISTS answers_gone AFTER DELETE ON answers
+BEGIN UPDATE held SET bytes = bytes - length(OLD.hits) - length(OLD.query); END;
+"""
+
+
+class AnswerCache:
+    """The kept answers. Every call opens the file anew, so it may be used from any thread."""
+
+    def __init__(self, file: Path, seconds: float, megabytes: int) -> None:
+        """seconds: how old an answer may be; 0 keeps none. megabytes: of 1,048,576 bytes."""
+        self._file = file
+        self._seconds = seconds
+        self._most = megabytes * 1_048_576
+
+    def find(self, provider: str, query: str, top_k: int) -> list[Hit] | None:
+        """The kept answer to a question, if there is one that is young enough."""
+
+        def found(database: sqlite3.Connection) -> list[Hit] | None:
+            row = database.execute(
+                "SELECT hits FROM answers"
+                " WHERE provider = ? AND query = ? AND top_k = ? AND at BETWEEN ? AND ?",
+                (provider, query, top_k, time.time() - self._seconds, time.time()),
+            ).fetchone()
+            return msgspec.msgpack.decode(row[0], type=list[Hit]) if row else None
+
+        return self._with(found)
+
+    def keep(self, provider: str, query: str, top_k: int, hits: list[Hit]) -> None:
+        """Keep an answer; what is too old goes, then the oldest until the size is right."""
+        data = msgspec.msgpack.encode(hits)
+
+        def kept(database: sqlite3.Connection) -> None:
+            database.execute("BEGIN IMMEDIATE")
+            key = (provider, query, top_k)
+            database.execute(
+                "DELETE FROM answers WHERE provider = ? AND query = ? AND top_k = ?", key
+            )
+            database.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (*key, time.time(), data)
+            )
+            database.execute("DELETE FROM answers WHERE at < ?", (time.time() - self._seconds,))
+            while database.execute("SELECT bytes > ? FROM held", (self._most,)).fetchone()[0]:
+                database.execute(
+                    "DELETE FROM answers WHERE at <= (SELECT max(at) FROM"
+                    " (SELECT at FROM answers ORDER BY at LIMIT 20))"
+                )
+            database.execute("COMMIT")
+
+        self._with(kept)
+
+    def _with(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What `work` returns; None where answers are not kept or the file fails, which is said."""
+        if not self._seconds:
+            return None
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(self._opened()) as database:
+                return work(database)
+        except (sqlite3.Error, OSError, ValueError) as problem:
+            log.warning("the kept answers in %s are not used: %s", self._file, problem)
+            return None
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            return self._connected()
+        except sqlite3.OperationalError:  # busy, full, not writable: as it is
+            raise
+        except sqlite3.DatabaseError:
+            log.warning("%s is no database any more and is made anew", self._file)
+            for end in ("", "-wal", "-shm"):
+                Path(f"{self._file}{end}").unlink(missing_ok=True)
+            return self._connected()
+
+    def _connected(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._file, timeout=_WAIT_SECONDS, isolation_level=None)
+        try:
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'held'").fetchone():
+                database.execute("PRAGMA journal_mode = WAL")
+                database.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+            database.execute("PRAGMA synchronous = OFF")  # losing it at a power cut costs a search
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database
+
+
+NO_PROVIDER = (
     "No search provider is configured on this node; go on without the web, with the files and"
     " tools that you have."
 )
 
 
-class _Web(Protocol):
+class _WebProvider(Protocol):
     def __call__(self, url: str, key: str, seconds: float) -> Provider: ...
 
 
-WEB: Mapping[str, _Web] = {
+WEB_PROVIDERS: Mapping[str, _WebProvider] = {
     "serper": Serper,
     "tavily": Tavily,
     "bing": Bing,
@@ -44,7 +146,7 @@ WEB: Mapping[str, _Web] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchAnswer:
     """What a search gave."""
 
     hits: list[Hit]
@@ -54,25 +156,25 @@ class Found:
 class Searcher:
     """Searches with one provider."""
 
-    def __init__(self, provider: Provider | SearchFailed, answers: Answers) -> None:
+    def __init__(self, provider: Provider | SearchFailed, answers: AnswerCache) -> None:
         """provider: or why there is none."""
         self._provider = provider
         self._answers = answers
 
-    async def search(self, query: str, top_k: int) -> Found:
+    async def search(self, query: str, top_k: int) -> SearchAnswer:
         """At most `top_k` hits. Raises SearchFailed; safe to cancel."""
         provider = self._provider
         if isinstance(provider, SearchFailed):
             raise provider
         if not provider.keeps:
-            return Found(await provider.search(query, top_k), False)
+            return SearchAnswer(await provider.search(query, top_k), False)
         asked = (provider.name, " ".join(query.split()), top_k)
         kept = await asyncio.to_thread(self._answers.find, *asked)
         if kept is not None:
-            return Found(kept, True)
+            return SearchAnswer(kept, True)
         hits = await provider.search(query, top_k)
         await asyncio.to_thread(self._answers.keep, *asked, hits)
-        return Found(hits, False)
+        return SearchAnswer(hits, False)
 
     async def document(self, address: str) -> Document | None:
         """What stands under an address of a search in a corpus; None where it is not the corpus's.
@@ -90,7 +192,7 @@ def make_searcher(spec: RolloutSpec, task: Task) -> Searcher:
     """
     settings = search_settings(spec.tool_settings)
     root = retrieval_root(spec)
-    answers = Answers(root / "answers.db", settings.cache_seconds, settings.cache_mb)
+    answers = AnswerCache(root / "answers.db", settings.cache_seconds, settings.cache_mb)
     if task.search.corpus:
         return Searcher(task_corpus(spec, task), answers)
     try:
@@ -122,14 +224,14 @@ def _provider(settings: SearchTool, root: Path) -> Provider:
     if name in ("", "corpus"):
         if settings.corpus:
             return Corpus(Path(settings.corpus), root, settings.seconds)
-        raise SearchFailed("not_configured", NONE)
-    if name not in WEB:
+        raise SearchFailed("not_configured", NO_PROVIDER)
+    if name not in WEB_PROVIDERS:
         raise SearchFailed(
             "not_configured", f"This node names a search provider {name[:40]!r}, which is none."
         )
     if name == "searxng" and not settings.url:
         raise SearchFailed("not_configured", "The node's search provider has no address.")
-    return WEB[name](restored(settings.url), _key(settings), settings.seconds)
+    return WEB_PROVIDERS[name](restored(settings.url), _key(settings), settings.seconds)
 
 
 def is_key(text: str) -> bool:

@@ -1,1 +1,1 @@
-"""Worlds that a simulator runs in a child process: what `scienceworld` and `textworld` share."""
+"""Worlds that a simulator runs in a child process: ScienceWorld and TextWorld."""

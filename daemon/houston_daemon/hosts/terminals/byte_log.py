@@ -9,12 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_daemon.hosts.terminals.marks import (
-    LOOK_BEHIND,
-    Nonces,
-    trailing_marks,
-    without_marks,
-)
+from houston_daemon.hosts.terminals.marks import LOOK_BEHIND, Nonces, trailing_marks, without_marks
 from houston_daemon.hosts.terminals.screen import render
 from houston_shared import terminal_folder
 

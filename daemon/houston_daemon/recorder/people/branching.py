@@ -25,7 +25,8 @@ from houston_shared.store.bodies import StoredSpec
 from houston_shared.store.queries import cleaned, lineage
 from houston_shared.task import parse_task
 from houston_shared.terminal_folder import rollout_folder
-from houston_shared.wire import Branch, Done, Guide
+from houston_shared.wire import Done, Guide
+from houston_shared.wire_operators import Branch
 
 WITHOUT_SNAPSHOTS = frozenset({"null", "python", "search_qa", "scienceworld", "textworld", "http"})
 """Environments that a branch needs no snapshot of: there is no world, or it is made again from what

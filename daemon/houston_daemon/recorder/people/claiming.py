@@ -11,7 +11,8 @@ from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.secret_values import redact
 from houston_shared.store.bodies import Claimed
-from houston_shared.wire import Claim, Done
+from houston_shared.wire import Done
+from houston_shared.wire_people import Claim
 
 
 class _Held(NamedTuple):

@@ -20,7 +20,8 @@ from houston_shared.errors import ExitCode
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import redact
 from houston_shared.store.bodies import Cleaned
-from houston_shared.wire import CleanRollouts, Done
+from houston_shared.wire import Done
+from houston_shared.wire_operators import CleanRollouts
 
 LIMIT = 10_000
 """Rollouts of one message."""

@@ -26,7 +26,8 @@ from houston_shared.secret_values import redact
 from houston_shared.store import blobs, bodies, chain, schema
 from houston_shared.store.bodies_training import TYPES as TRAINING
 from houston_shared.store.in_order import OF_ROLLOUT
-from houston_shared.wire import Done, EraseBodies
+from houston_shared.wire import Done
+from houston_shared.wire_operators import EraseBodies
 
 LOGGER = logging.getLogger("houston.recorder")
 LIMIT = 2_000

@@ -20,8 +20,9 @@ from houston_shared.secret_values import redact
 from houston_shared.store.bodies import VerdictGiven
 from houston_shared.store.queries import lineage
 from houston_shared.store.queries.lineage import Stretch
-from houston_shared.wire import Done, GiveVerdicts, JudgedSteps, StoreVerdicts
-from houston_shared.wire_people import RANGES, REASON_LIMIT, STEPS
+from houston_shared.wire import Done
+from houston_shared.wire_people import RANGES, REASON_LIMIT, STEPS, GiveVerdicts, JudgedSteps
+from houston_shared.wire_training import StoreVerdicts
 
 NAME_LIMIT = 200
 """Characters of the name of a judge."""

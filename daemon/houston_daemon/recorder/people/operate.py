@@ -26,7 +26,8 @@ from houston_shared.store.blobs import read
 from houston_shared.store.bodies import CancelAsked, StopAskedBy, StoredSpec
 from houston_shared.store.queries import cleaned
 from houston_shared.task import Task, parse_task
-from houston_shared.wire import Done, StartRollouts, Steer, StopDaemon
+from houston_shared.wire import Done, Steer, StopDaemon
+from houston_shared.wire_operators import StartRollouts
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 START_LIMIT = 1_000

@@ -7,7 +7,8 @@ from houston_daemon.recorder.refusal import denial
 from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_shared.store.bodies import GuidanceReordered
-from houston_shared.wire import Done, Reorder
+from houston_shared.wire import Done
+from houston_shared.wire_people import Reorder
 
 NAMED = 20
 """Ids that a refusal names at most."""

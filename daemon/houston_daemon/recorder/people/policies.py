@@ -21,7 +21,7 @@ from houston_daemon.recorder.steps.journal import Key
 from houston_daemon.recorder.store import Store
 from houston_daemon.training.policies import families, lineage, live
 from houston_shared import policy_names, wire
-from houston_shared.config import Engine
+from houston_shared.config_engine import Engine
 from houston_shared.policy_names import BASE, PolicyName
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_values import redact, redact_all

@@ -10,13 +10,7 @@ and only who knows what the event did notes it again; a transaction that is undo
 
 from dataclasses import dataclass, field
 
-from houston_shared.wire import (
-    FromWorker,
-    StoreIntent,
-    StoreObservation,
-    StoreResult,
-    StoreSample,
-)
+from houston_shared.wire import FromWorker, StoreIntent, StoreObservation, StoreResult, StoreSample
 
 NUMBER_LIMIT = 2**31
 """No step, attempt or index is as large."""

@@ -29,7 +29,7 @@ from houston_shared.lock import HomeLock, Owner, holder
 from houston_shared.policy_names import training_folder
 from houston_shared.store import blobs, opening
 from houston_shared.store.in_order import OF_ROLLOUT
-from houston_shared.wire import EraseBodies
+from houston_shared.wire_operators import EraseBodies
 
 SWEEP_SECONDS = 15.0
 """How long a reader may keep the WAL from being emptied before that is said."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.environments.registry import kind
+from houston_daemon.environments.environment_registry import kind
 from houston_daemon.recorder.disk import head_file
 from houston_daemon.recorder.disk.connection import open_writer
 from houston_daemon.recorder.steps import states

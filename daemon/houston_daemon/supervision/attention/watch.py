@@ -6,13 +6,7 @@ from collections.abc import Iterable, Sequence
 from houston_daemon.supervision.attention import repeats, wrong
 from houston_daemon.supervision.attention.background import Background
 from houston_daemon.supervision.attention.catalog import chosen, signals
-from houston_daemon.supervision.attention.window import (
-    Left,
-    StepSeen,
-    Window,
-    horizon,
-    of_record,
-)
+from houston_daemon.supervision.attention.window import Left, StepSeen, Window, horizon, of_record
 from houston_shared.records import Result, StepRecord
 from houston_shared.task import Attention
 

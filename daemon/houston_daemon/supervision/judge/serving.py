@@ -16,11 +16,12 @@ import msgspec
 from houston_daemon.engines.process import EngineProcess
 from houston_daemon.service.engine_child import child_command
 from houston_daemon.service.engine_places import engine_log, free_port, kept_port, state_file
-from houston_daemon.service.engine_server import is_child
+from houston_daemon.service.policy_engines import is_child
 from houston_shared.config import FILE_ENGINES, Loaded
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import ConfigurationError, DaemonNotRunning, HoustonError
-from houston_shared.wire import AskStatus, Status
+from houston_shared.wire import AskStatus
+from houston_shared.wire_status import Status
 
 START_SECONDS = 300.0
 """How long a child may take to answer: vLLM compiles for more than a minute."""

@@ -11,7 +11,8 @@ from houston_daemon.supervision.rules.catalog import found as find
 from houston_daemon.supervision.storing import Said, parts, ranges
 from houston_daemon.supervision.trace import Trace
 from houston_shared.store.queries.verdicts import Given
-from houston_shared.wire import JudgedSteps, StoreVerdicts
+from houston_shared.wire_people import JudgedSteps
+from houston_shared.wire_training import StoreVerdicts
 
 BY = "rules"
 

@@ -20,7 +20,8 @@ from houston_shared.sending import send
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import guidance, progress, rollouts, scores, steps
 from houston_shared.store.reader import Reader
-from houston_shared.wire import GiveVerdicts, Guide, JudgedSteps
+from houston_shared.wire import Guide
+from houston_shared.wire_people import GiveVerdicts, JudgedSteps
 
 OVER = ("finished", "failed", "cancelled")
 ENDS_BY_ITSELF = ("engine", "host-away", "disk")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.environments.scienceworld import suite
+from houston_daemon.environments.simulation import scienceworld_environment
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import parse_task
@@ -39,12 +39,14 @@ class Solutions:
         if task.environment == "textworld":
             return walkthrough(rollout_folder(Path(spec.host_root), rollout) / "textworld")
         if task.environment == "scienceworld":
-            return self._gold(suite.chosen(task.scienceworld, spec.seed))
+            return self._gold(
+                scienceworld_environment.choose_variation(task.scienceworld, spec.seed)
+            )
         raise HoustonError(f"No solution is known for the environment {task.environment}.")
 
     def _gold(self, world: Mapping[str, Any]) -> list[str]:
         if self._java is None:
-            from houston_daemon.environments.scienceworld.simulator import connect
+            from houston_daemon.environments.simulation.scienceworld_simulator import connect
 
             self._random, self._java = connect()
         # As the simulator of a rollout does it: what lies where is drawn, too.

@@ -10,12 +10,7 @@ import json
 from typing import Any
 
 from houston_daemon.training.export import conversation
-from houston_daemon.training.export.format import (
-    Column,
-    Format,
-    Line,
-    provenance,
-)
+from houston_daemon.training.export.format import Column, Format, Line, provenance
 from houston_daemon.training.rows.row import ChatMessage, ChatRow
 
 

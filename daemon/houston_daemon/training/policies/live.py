@@ -7,7 +7,7 @@ with it: 30 hours after its activation, perhaps. Pure arithmetic over names.
 from collections.abc import Collection, Mapping, Sequence
 
 from houston_daemon.engines.install import ADAPTERS
-from houston_shared.config import Engine
+from houston_shared.config_engine import Engine
 from houston_shared.errors import HoustonError
 from houston_shared.store.plan import Plan
 from houston_shared.store.queries import policies

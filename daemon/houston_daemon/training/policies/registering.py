@@ -26,7 +26,7 @@ from houston_shared.policy_names import FAMILY, PolicyName, check_family, parse,
 from houston_shared.store.bodies_training import PolicyRegistered
 from houston_shared.store.queries import policies
 from houston_shared.store.reader import Reader
-from houston_shared.wire import RegisterPolicy
+from houston_shared.wire_training import RegisterPolicy
 
 ANSWER_SECONDS = 60.0
 LOCK = ".registering.lock"

@@ -13,12 +13,7 @@ from houston_daemon.rollout.context import Context, Entry
 from houston_daemon.rollout.rendering import Renderer
 from houston_daemon.rollout.resume import rebuild
 from houston_daemon.training.rows import soundness
-from houston_daemon.training.rows.plan import (
-    PlannedContext,
-    PlannedStep,
-    RolloutPlan,
-    stopped,
-)
+from houston_daemon.training.rows.plan import PlannedContext, PlannedStep, RolloutPlan, stopped
 from houston_daemon.training.rows.reading import NOTHING
 from houston_shared.errors import HoustonError
 from houston_shared.records import Delivered, ForkBody, Head, SampleBody, StepRecord

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.training.policies import register
+from houston_daemon.training.policies.registering import register
 from houston_daemon.training.sft.progress import Writer
 from houston_daemon.training.sft.run_folder import RunFolder
 from houston_shared.config import Loaded, load
@@ -34,7 +34,7 @@ def tell(loaded: Loaded, run: str, state: RunState, reason: str = "") -> None:
     if holder(loaded.home) is None:
         return
     from houston_shared.sending import send
-    from houston_shared.wire import TrainingMoved
+    from houston_shared.wire_training import TrainingMoved
 
     message = TrainingMoved(run=run, state=state, reason=reason)
     send(loaded.home, message, "It may have been noted.", "houston train list")

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from houston_daemon.engines.protocol import (
-    EngineUnavailable,
-    Sampled,
-    SampleRequest,
-)
+from houston_daemon.engines.protocol import EngineUnavailable, Sampled, SampleRequest
 from houston_daemon.rollout.tokens import Characters
 from houston_daemon.supervision import ruling
 from houston_daemon.supervision.judge import judging, template, waiting

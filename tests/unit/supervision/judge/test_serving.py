@@ -10,7 +10,8 @@ import pytest
 from houston_daemon.engines.process import start_time
 from houston_daemon.service.engine_places import state_file
 from houston_daemon.supervision.judge.serving import Place
-from houston_shared.config import Configuration, Engine, Loaded
+from houston_shared.config import Configuration, Loaded
+from houston_shared.config_engine import Engine
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 

@@ -1,0 +1,102 @@
+"""Kinds of environments: what an entry point names, and how one is found by name and made.
+
+An entry point of the group `houston.environments` names an `EnvironmentKind`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from houston_daemon.environments.protocol import Environment, Gpus, WaitingForSlot
+from houston_daemon.environments.tool_arguments import Catalog
+from houston_shared import plugins
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import RolloutSpec
+from houston_shared.task import LoadedTask, Task
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSetup:
+    """What an environment is made from, for one rollout."""
+
+    spec: RolloutSpec
+    task: Task
+    characters: int
+    """Most characters of one result."""
+    waiting_for_slot: WaitingForSlot | None = None
+    owner: str = ""
+    """The home whose rollout it is."""
+    gpus: Gpus = field(default_factory=dict)
+    """What it has leased."""
+    lease: int = 0
+    """Of the worker that makes it: other machines refuse an older one."""
+
+
+def _sound(task: LoadedTask) -> None:
+    """Nothing to check."""
+
+
+def _no_score(task: Task) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentKind:
+    """One kind of environment."""
+
+    make: Callable[[EnvironmentSetup], Environment]
+    """Touches nothing before the environment's `open`."""
+    check: Callable[[LoadedTask], None] = _sound
+    """Raises ConfigurationError for a task that could not run; asked before a rollout starts."""
+    scores: Callable[[Task], bool] = _no_score
+    """Whether it knows itself how well the agent did: it then answers a call of `eval`, which no
+    tool of the agent has to be, with a result of kind `eval` (see `questions.observations`)."""
+    secret_score: bool = False
+    """Whether the agent is not told its score as it goes."""
+    workspace: bool = False
+    """Whether the agent works in a workspace, without which a rollout cannot go on."""
+    sandbox: bool = False
+    """Whether it runs processes in the task's sandbox."""
+    catalog: Callable[[Task], Catalog] | None = None
+    """Its actions for a task, where they are known before it is open; for `task validate`."""
+
+
+@lru_cache(maxsize=32)
+def kind(name: str) -> EnvironmentKind:
+    """The environment called `name`. Raises ConfigurationError (see `plugins.load`)."""
+    found = plugins.load(plugins.ENVIRONMENTS, name, "environment")
+    if not isinstance(found, EnvironmentKind):
+        raise ConfigurationError(
+            f"The environment {name!r} is registered as a {type(found).__name__}, "
+            "not as an EnvironmentKind."
+        )
+    return found
+
+
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than a tokenizer needs for prose, more than for noise; the loop cuts noise by tokens."""
+
+
+def make_environment(
+    spec: RolloutSpec,
+    task: Task,
+    *,
+    waiting_for_slot: WaitingForSlot | None = None,
+    observation_characters: int | None = None,
+    owner: str = "",
+    gpus: Gpus | None = None,
+    lease: int = 0,
+) -> Environment:
+    """The environment of one rollout; nothing is touched before its `open`.
+
+    observation_characters: most characters of one result; by default three for each token of the
+    task's `observation_tokens` (30,000). A loop whose model has a small window gives fewer.
+    owner: the home whose rollout it is. gpus: what it has leased. lease: the worker's.
+    Raises ConfigurationError when there is no such environment (any more), or when the task names
+    tools that it does not have.
+    """
+    characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
+    making = EnvironmentSetup(
+        spec, task, max(600, characters), waiting_for_slot, owner, gpus or {}, lease
+    )
+    return kind(task.environment).make(making)

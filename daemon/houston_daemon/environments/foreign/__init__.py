@@ -1,1 +1,0 @@
-"""Tools that somebody else describes: made safe to show, to decode under, and to check."""

@@ -1,0 +1,132 @@
+"""Tools of others beside our own, under names that a model can write, each name once.
+
+A tool keeps its name; where two have the same, or one has a name of ours, its source stands
+before it.
+"""
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments import foreign_schema
+from houston_daemon.environments.foreign_schema import decoded_json_text, schema_violation
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.tool_arguments import Catalog
+from houston_shared.records import Call
+
+MOST_TOOLS = 200
+_RESERVED = ("eval",)
+_UNSOUND = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool as its source describes it."""
+
+    source: str
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ForeignTools:
+    """What a rollout can call: its own actions, and what others offer."""
+
+    def __init__(
+        self,
+        own: Catalog,
+        offered: Iterable[OfferedTool],
+        allowed: Sequence[str],
+        kept: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """allowed: names that the task chooses, as models see them; empty for all.
+
+        kept: names that were given already, with whose tool has them and its name there.
+        """
+        taken = {tool.name for tool in own.tools} | set(_RESERVED)
+        self._own = own
+        self._offered: dict[str, OfferedTool] = {}
+        for name, tool in _named(list(offered)[:MOST_TOOLS], taken, kept or {}):
+            if not allowed or name in allowed:
+                self._offered[name] = tool
+        theirs = [_spec(name, tool) for name, tool in self._offered.items()]
+        ours = [tool for tool in own.tools if not allowed or tool.name in allowed]
+        self.tools: tuple[ToolSpec, ...] = (*theirs, *ours)
+        self._schemas = {tool.name: tool.parameters for tool in theirs}
+
+    @property
+    def names(self) -> dict[str, tuple[str, str]]:
+        """The names that were given, with whose tool has them and its name there."""
+        return {name: (tool.source, tool.name) for name, tool in self._offered.items()}
+
+    def find(self, name: str) -> OfferedTool | None:
+        """Whose tool it is, and its name there; None for one of our own."""
+        return self._offered.get(name)
+
+    def check(self, call: Call) -> Call:
+        """The call, or with `error` saying what is wrong with it."""
+        if call.error:
+            return call
+        if call.name in self._schemas:
+            found = _text(call.arguments) or schema_violation(
+                call.arguments, self._schemas[call.name]
+            )
+            return msgspec.structs.replace(call, error=f"{call.name}: {found}." if found else "")
+        if any(tool.name == call.name for tool in self.tools):
+            return self._own.check(call)
+        names = [tool.name for tool in self.tools]
+        near = difflib.get_close_matches(call.name, names, n=2)
+        hint = (
+            f"Did you mean {' or '.join(near)}?" if near else f"The tools are {', '.join(names)}."
+        )
+        return msgspec.structs.replace(call, error=f"There is no tool {call.name[:60]!r}. {hint}")
+
+    def arguments(self, call: Call) -> dict[str, Any]:
+        """A checked call's arguments as its source takes them."""
+        found: dict[str, Any] = decoded_json_text(call.arguments, self._schemas[call.name])
+        return found
+
+
+def _spec(name: str, tool: OfferedTool) -> ToolSpec:
+    described = foreign_schema.one_line(tool.description, 1_000)
+    return ToolSpec(name, described, foreign_schema.bounded_schema(tool.parameters), tool.source)
+
+
+def _named(
+    offered: Sequence[OfferedTool], taken: set[str], kept: Mapping[str, tuple[str, str]]
+) -> Iterable[tuple[str, OfferedTool]]:
+    counts = Counter(_sound(tool.name) for tool in offered)
+    given = {whose: name for name, whose in kept.items()}
+    used = {*taken, *kept}
+    for tool in offered:
+        if name := given.pop((tool.source, tool.name), ""):
+            yield name, tool
+            continue
+        name = _sound(tool.name)
+        if counts[name] > 1 or name in used:
+            name = _sound(f"{tool.source}_{tool.name}")
+        if not name or name in used:
+            continue  # the same source names it twice: it cannot tell the two apart either
+        used.add(name)
+        yield name, tool
+
+
+def _sound(name: str) -> str:
+    return _UNSOUND.sub("_", name)[:64].strip("_-")
+
+
+def _text(arguments: Any) -> str:
+    """JSON can spell half a surrogate pair, which is no character anywhere."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "the arguments hold half a surrogate pair, which is no character"
+    except RecursionError:
+        return "the arguments are nested too deeply"
+    return ""

@@ -1,0 +1,254 @@
+"""One session with a simulator, and what of it is kept on disk.
+
+After a restart the session goes on; where the simulator lost it, the recorded actions are sent
+again.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments.http.http_simulator_client import (
+    Reset,
+    Score,
+    SimulatorClient,
+    SimulatorFailed,
+    Step,
+)
+from houston_daemon.hosts.errors import NeedsPerson
+from houston_shared import synced_file
+from houston_shared.errors import HoustonError
+from houston_shared.records import RolloutSpec
+from houston_shared.terminal_folder import rollout_folder
+
+
+class RecordedAction(msgspec.Struct, frozen=True):
+    """An action that the simulator did."""
+
+    call: str
+    """Id of the call; `STEP.INDEX`."""
+    tool: str
+    arguments: dict[str, Any]
+
+
+class SessionState(msgspec.Struct):
+    """Everything in the file."""
+
+    session: str
+    start: Reset
+    taken: list[RecordedAction] = []
+    done: bool = False
+    """The simulator said that the episode is over."""
+    finished: bool = False
+    """The agent ended it."""
+
+
+def state_file(spec: RolloutSpec, rollout: str) -> Path:
+    """Where a rollout on the host of `spec` has its file."""
+    return rollout_folder(Path(spec.host_root), rollout) / "http.json"
+
+
+def load_session(file: Path) -> SessionState | None:
+    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
+    return msgspec.json.decode(file.read_bytes(), type=SessionState) if file.is_file() else None
+
+
+def save_session(file: Path, state: SessionState) -> None:
+    """Keep it through any kill. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    synced_file.write(file, msgspec.json.encode(state))
+
+
+class SessionLost(NeedsPerson):
+    """The simulator has not what the rollout needs; a person can bring it back."""
+
+    def __init__(self, rollout: str, why: str) -> None:
+        super().__init__(
+            why,
+            "The rollout waits.",
+            f"Bring the simulator back, then: houston rollout resume {rollout}; or give it up:"
+            f" houston rollout cancel {rollout}",
+        )
+
+
+class SimulatorSession:
+    """A rollout's session."""
+
+    def __init__(
+        self, spec: RolloutSpec, client: SimulatorClient, settings: Mapping[str, Any]
+    ) -> None:
+        self._spec = spec
+        self._client = client
+        self._settings = dict(settings)
+        self._file: Path = state_file(spec, spec.rollout)
+        self._state: SessionState | None = None
+        self._unsure: RecordedAction | None = None
+
+    @property
+    def state(self) -> SessionState:
+        """What was agreed on and done."""
+        assert self._state is not None, "open() comes first"
+        return self._state
+
+    async def open(self, begun: bool) -> None:
+        """Begin, or go on. Raises NeedsPerson where the simulator is away or has lost it."""
+        found = await asyncio.to_thread(self._found)
+        if found is None and begun:
+            raise HoustonError(
+                "The rollout cannot go on: its record of the session is no longer on the host.",
+                "Nothing was changed.",
+                "Start a new one.",
+            )
+        try:
+            if found is None:
+                await self._begin()
+            else:
+                self._state = found
+                await self._find_again()
+        except SimulatorFailed as problem:
+            raise SessionLost(self._spec.rollout, str(problem)) from None
+
+    async def step(self, taken: RecordedAction) -> Step:
+        """Do one action, once for each call. Raises SimulatorFailed saying whether it was done.
+
+        A call that was noted before its result was stored gets its answer again, from a simulator
+        that is `repeatable`.
+        """
+        if number := self._number(taken.call):
+            return await self._sent(taken, number)
+        if self._unsure is not None:
+            await self._settle(self._unsure)
+        self._unsure = taken
+        try:
+            answer = await self._sent(taken)
+        except SimulatorFailed as problem:
+            if not problem.lost:
+                if problem.done:
+                    await self._keep(taken)
+                self._unsure = taken if problem.done is None else None
+                raise
+            self._unsure = None
+            await self._find_again()
+            answer = await self._sent(taken)
+        await self._keep(taken, answer.done)
+        return answer
+
+    async def was_done(self, taken: RecordedAction) -> bool | None:
+        """Whether the simulator did an action whose answer was lost; None where nobody knows.
+
+        Raises SimulatorFailed.
+        """
+        return True if self._number(taken.call) else await self._settle(taken)
+
+    def is_over(self, call: str) -> bool:
+        """Whether the episode was over before a call."""
+        return self.state.done and not self._number(call)
+
+    async def finish(self) -> None:
+        """Note that the agent ended the episode. Raises OSError."""
+        self.state.finished = True
+        await asyncio.to_thread(save_session, self._file, self.state)
+
+    async def score(self) -> Score:
+        """How well the agent did. Raises SimulatorFailed."""
+        return await self._client.ask("score", self._body(), Score, again=True)
+
+    async def end(self) -> None:
+        """Tell the simulator that nobody comes back; it need not listen."""
+        if self._state is None:
+            return
+        try:
+            await self._client.ask("close", self._body(), IgnoredAnswer, again=False, patient=False)
+        except SimulatorFailed:
+            return
+
+    async def _begin(self) -> None:
+        start = await self._reset(0)
+        self._state = SessionState(
+            self._spec.rollout, start, await asyncio.to_thread(self._of_parent)
+        )
+        await self._do_again(start)
+        await asyncio.to_thread(save_session, self._file, self._state)
+
+    async def _find_again(self) -> None:
+        """The session where it stands; from its actions where the simulator has lost it."""
+        await self._do_again(await self._reset(len(self.state.taken)))
+
+    async def _do_again(self, now: Reset) -> None:
+        """Those actions of the session that the simulator has not done (any more)."""
+        taken = self.state.taken
+        if now.steps < len(taken) and not now.replayable:
+            raise SimulatorFailed(
+                f"The simulator knows {now.steps} of the {len(taken)} actions of this session, and"
+                " cannot do them again."
+            )
+        for number, one in enumerate(taken[now.steps :], now.steps + 1):
+            await self._sent(one, number)
+
+    async def _settle(self, taken: RecordedAction) -> bool | None:
+        now = await self._reset(len(self.state.taken))
+        ahead = now.steps - len(self.state.taken)
+        if ahead == 1:
+            await self._keep(taken)
+        self._unsure = None
+        return {0: False, 1: True}.get(ahead)
+
+    async def _reset(self, steps: int) -> Reset:
+        body = {**self._body(), "seed": self._spec.seed, "steps": steps}
+        return await self._client.ask(
+            "reset", {**body, "settings": self._settings}, Reset, again=True
+        )
+
+    async def _sent(self, taken: RecordedAction, number: int = 0) -> Step:
+        body = {
+            **self._body(),
+            "key": f"{self._spec.rollout}/{taken.call}",
+            "number": number or len(self.state.taken) + 1,
+            "tool": taken.tool,
+            "arguments": taken.arguments,
+        }
+        return await self._client.ask("step", body, Step, again=self.state.start.repeatable)
+
+    async def _keep(self, taken: RecordedAction, done: bool = False) -> None:
+        self.state.taken.append(taken)
+        self.state.done = self.state.done or done
+        self._unsure = None
+        await asyncio.to_thread(save_session, self._file, self.state)
+
+    def _number(self, call: str) -> int:
+        """Which action of the session a call was, from 1; 0 for one that was not noted."""
+        calls = [one.call for one in self.state.taken]
+        return calls.index(call) + 1 if call in calls else 0
+
+    def _body(self) -> dict[str, Any]:
+        return {"session": self._spec.rollout}
+
+    def _found(self) -> SessionState | None:
+        try:
+            return load_session(self._file)
+        except (OSError, ValueError) as problem:
+            raise HoustonError(
+                f"The record of the session cannot be read ({type(problem).__name__}).",
+                "The rollout cannot go on.",
+            ) from None
+
+    def _of_parent(self) -> list[RecordedAction]:
+        """What a branch's parent did up to the step that it starts from."""
+        spec = self._spec
+        if not spec.parent:
+            return []
+        parent = load_session(state_file(spec, spec.parent))
+        if parent is None:
+            raise HoustonError(
+                f"The record of what {spec.parent} did is no longer on the host.",
+                "The branch cannot start.",
+            )
+        last = spec.parent_step or 0
+        return [one for one in parent.taken if int(one.call.partition(".")[0]) <= last]
+
+
+class IgnoredAnswer(msgspec.Struct, frozen=True):
+    """An answer of which nothing is needed."""

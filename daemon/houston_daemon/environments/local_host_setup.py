@@ -1,0 +1,93 @@
+"""This machine as the host of a rollout: what its task maps into the sandbox, Python among it."""
+
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from houston_daemon.hosts.branching import Past
+from houston_daemon.hosts.limits import limits
+from houston_daemon.hosts.local import LocalHost
+from houston_shared.gpu_file import visible
+from houston_shared.records import RolloutSpec
+from houston_shared.secret_values import restored
+from houston_shared.task import Task
+
+
+def local_host(
+    spec: RolloutSpec,
+    task: Task,
+    owner: str = "",
+    past: Past | None = None,
+    gpus: Sequence[int] = (),
+) -> LocalHost:
+    """A host that is shut in as the task says; nothing is touched before its `prepare`.
+
+    owner: the home whose rollout it is; no other may drive it meanwhile.
+    past: where the workspace of a branch comes from. gpus: those that the rollout has leased.
+    """
+    mapped, folder = task.mapped, Path(spec.task.folder)
+    return LocalHost(
+        Path(spec.host_root),
+        spec.rollout,
+        sandbox=mapped.kind,
+        network=mapped.network,
+        hidden=tuple(map(Path, spec.hidden)),
+        read=tuple(map(Path, mapped.read)),
+        devices=tuple(map(Path, mapped.devices)),
+        gpus=mapped.gpus or bool(gpus),
+        environment=task_variables(task, gpus),
+        limits=limits(mapped, spec.host_memory_mb),
+        owner=owner,
+        past=past,
+        data={name: folder / path for name, path in task.data.mounts.items()},
+        activate=folder / task.activate if task.activate else None,
+        apart=(folder,),
+    )
+
+
+def task_variables(task: Task, gpus: Sequence[int] = ()) -> dict[str, str]:
+    """The environment variables of a task, as its programs get them: a key has its value, and
+    leased GPUs are the only ones that CUDA shows.
+    """
+    own = {key: restored(value) for key, value in task.environment_variables.items()}
+    return {**own, **visible(gpus)} if gpus else own
+
+
+# Not the virtual environment's own python: it is a link that may lead through others.
+PYTHON = os.path.realpath(sys.executable)
+PACKAGES = tuple(dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib"))))
+"""Folders of installed packages."""
+_SYSTEM = ("/usr", "/bin", "/lib", "/opt")
+
+
+def interpreter_paths(*places: str | Path) -> Sequence[Path]:
+    """The interpreter and `places`, as far as not every sandbox shows them anyway."""
+    return unmapped_paths(Path(PYTHON).parent.parent, sys.base_prefix, *places)
+
+
+def unmapped_paths(*places: str | Path) -> Sequence[Path]:
+    """Those of `places` that not every sandbox shows anyway."""
+    named = dict.fromkeys(map(Path, places))
+    return [path for path in named if not any(map(path.is_relative_to, _SYSTEM))]
+
+
+def missing_packages(names: Iterable[str]) -> list[str]:
+    """Those of the named packages that are not installed; nothing is imported."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def package_paths(names: Iterable[str]) -> list[Path]:
+    """Where packages lie, with the libraries that wheels keep beside them."""
+    found: list[Path] = []
+    for name in names:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        folder = spec.submodule_search_locations
+        place = Path(folder[0]) if folder else Path(spec.origin)
+        beside = place.with_name(f"{name}.libs")
+        found += [place, *([beside] if beside.is_dir() else [])]
+    return found

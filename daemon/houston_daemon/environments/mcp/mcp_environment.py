@@ -1,0 +1,261 @@
+"""The mcp environment: tools of servers, and perhaps an evaluator over the workspace."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from houston_daemon.environments.call_handling import (
+    CallInterrupted,
+    named_failure,
+    observed,
+    result_since,
+    too_early,
+    unless_stopped,
+)
+from houston_daemon.environments.mcp.mcp_connection import ServerFailed
+from houston_daemon.environments.mcp.mcp_servers import Servers, tool_result_text
+from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.typed_observation import Interrupted, Observation, Text, render
+from houston_daemon.hosts.local import LocalHost
+from houston_shared.errors import HoustonError
+from houston_shared.records import Call, Intent, Result
+from houston_shared.task import Task
+
+if TYPE_CHECKING:
+    from houston_daemon.environments.workstation.evaluator import Evaluation
+from functools import partial
+
+from houston_daemon.environments import call_handling
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.local_host_setup import local_host
+from houston_daemon.environments.mcp.mcp_actions import own_actions
+from houston_daemon.environments.mcp.mcp_connection import Connection
+from houston_daemon.hosts.branching import Past
+from houston_shared.config_hosts import LOCAL
+from houston_shared.records import RolloutSpec
+from houston_shared.secret_values import restored
+from houston_shared.task_servers import McpServer
+from houston_shared.terminal_folder import rollout_folder
+
+
+class ToolCalled(Observation, frozen=True, kw_only=True):
+    """A tool's result; `success` is what the server says."""
+
+    kind: ClassVar[str] = "mcp"
+    bulk: ClassVar[tuple[str, ...]] = ("text", "news")
+    server: str
+    tool: str
+    """The tool's name at its server."""
+    text: str
+    not_shown: tuple[str, ...] = ()
+    """Kinds of content that are declared and not shown."""
+    tools_changed: bool = False
+    news: str = ""
+    """What changed in the tools."""
+
+
+class McpFinished(Observation, frozen=True, kw_only=True):
+    """The agent says that it is done."""
+
+    kind: ClassVar[str] = "finish"
+    finished: bool
+
+
+@render.register
+def _(one: ToolCalled) -> Text:
+    failed = "The tool reports an error:" if one.error else ""
+    return Text(failed, "\n".join(part for part in (one.text or "(no content)", one.news) if part))
+
+
+@render.register
+def _(one: McpFinished) -> Text:
+    return Text("Finished." if one.finished else f"Error: {one.error}")
+
+
+log = logging.getLogger(__name__)
+_EVAL = "eval"
+
+
+class McpEnvironment:
+    """Servers of tools for one rollout. See `protocol.Environment`."""
+
+    def __init__(
+        self,
+        task: Task,
+        rollout: str,
+        host: LocalHost,
+        servers: Servers,
+        steps: StepChanges,
+        *,
+        source: Path | None,
+        evaluation: "Evaluation | None",
+        characters: int,
+    ) -> None:
+        self._task = task
+        self._rollout = rollout
+        self._host = host
+        self._servers = servers
+        self._steps = steps
+        self._source = source
+        self._evaluation = evaluation
+        self._characters = characters
+        self.tools: Sequence[ToolSpec] = ()
+        self.brief = ""
+
+    async def open(self, begun: bool = False) -> None:
+        """Make the workspace and start the servers. Raises HoustonError, NeedsPerson."""
+        await self._host.prepare(self._source, begun)
+        await self._steps.open()
+        await self._servers.open(self._rollout)
+        self.tools = self._servers.tools
+        self.brief = self._servers.instructions
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        if self._evaluation and call.name == _EVAL and not call.arguments and not call.error:
+            return call  # the loop scores also where the agent is not offered it
+        return self._servers.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Nothing here sleeps."""
+        return 0.0
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call; what goes wrong is an observation."""
+        begun = time.monotonic()
+        call = self.check(call)
+        await asyncio.to_thread(self._steps.run)
+        return await self._result(call, await self._observe(call, standing, stop), begun)
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """A tool is not called again: nobody knows what it did."""
+        call = self.check(intent.call)
+        if call.error or self._servers.offered.find(call.name) is None:
+            return await self.act(call, standing, stop)
+        lost = Interrupted(error=f"The daemon went down while {call.name} ran.", now="")
+        return await self._result(call, lost, time.monotonic())
+
+    async def close_step(self, step: int) -> Closing:
+        """Take the step's snapshot; the same again for the same step."""
+        return await self._steps.close(step)
+
+    async def close(self, ended: bool) -> None:
+        """End the servers that were started here."""
+        await self._servers.close()
+        if ended:
+            await self._host.destroy_terminals()
+        await self._host.close()
+
+    async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+        met = await self._host.limits_met()
+        return await result_since(begun, call, observation, self._characters, met)
+
+    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        def words(problem: Exception) -> str:
+            if isinstance(problem, ServerFailed):
+                return str(problem)
+            if isinstance(problem, CallInterrupted):
+                return f"{problem} The server was told; what it did is unknown."
+            return named_failure(call, problem) if isinstance(problem, HoustonError) else ""
+
+        return await observed(call, lambda: self._do(call, standing, stop), words, log)
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if self._servers.offered.find(call.name) is not None:
+            return await unless_stopped(self._call(call), stop, wake=True)
+        if call.name == _EVAL and self._evaluation is not None:
+            return await self._evaluation.run(standing, stop)
+        error = too_early(standing, self._task.budget.minimum_steps)
+        if error:
+            return McpFinished(success=False, error=error, finished=False)
+        return McpFinished(finished=True)
+
+    async def _call(self, call: Call) -> Observation:
+        tool = self._servers.offered.find(call.name)
+        assert tool is not None
+        found = await self._servers.call(call)
+        try:
+            await self._servers.look(call.name)
+        except ServerFailed as problem:  # the result is there; the next call will tell
+            log.warning("%s", problem)
+        self.tools = self._servers.tools
+        news = await asyncio.to_thread(self._servers.news)
+        shown = tool_result_text(found)
+        return ToolCalled(
+            success=not found.is_error,
+            error=f"{call.name} reports an error." if found.is_error else "",
+            server=tool.source,
+            tool=tool.name,
+            text=shown.text,
+            not_shown=shown.not_shown,
+            tools_changed=bool(news),
+            news=news,
+        )
+
+
+async def mcp_arrival(spec: RolloutSpec, task: Task, host: LocalHost) -> tuple[str, ...]:
+    """The lines for a branch; none for any other rollout."""
+    if spec.origin is None:
+        return ()
+    servers = task.mcp.servers.items()
+    here = ", ".join(name for name, one in servers if not one.url)
+    away = ", ".join(name for name, one in servers if one.url)
+    said = [
+        f"from after step {spec.parent_step} on this work goes on in a new place: the workspace is"
+        " as it was after that step"
+    ]
+    if here:
+        said.append(f"what these servers knew beside it is gone, they were started anew: {here}")
+    if away:
+        said.append(f"these servers are as they are now, not as they were then: {away}")
+    return f"[{'; '.join(said)}]", *call_handling.lost_files_text(await host.not_brought_back())
+
+
+def build_mcp_environment(making: EnvironmentSetup) -> McpEnvironment:
+    """The environment; no server is started before `open`."""
+    spec, task = making.spec, making.task
+    commit = spec.origin.snapshot if spec.origin else ""
+    past = Past(spec.parent, commit) if commit else None
+    host = local_host(spec, task, making.owner, past, tuple(making.gpus.get(LOCAL, ())))
+    connections = [
+        Connection(name, one, partial(_start, host, one), _restored(one.headers))
+        for name, one in task.mcp.servers.items()
+    ]
+    folder = rollout_folder(Path(spec.host_root), spec.rollout)
+    steps = StepChanges(host, folder / "mcp-steps.json", partial(mcp_arrival, spec, task, host))
+    source = task.workspace.source
+    return McpEnvironment(
+        task,
+        spec.rollout,
+        host,
+        Servers(connections, own_actions(task), task.tools, folder / "mcp.json"),
+        steps,
+        source=Path(spec.task.folder) / source if source else None,
+        evaluation=_evaluation(making, host, steps),
+        characters=making.characters,
+    )
+
+
+async def _start(host: LocalHost, server: McpServer) -> list[str]:
+    return await host.enclosed([server.command, *server.args], _restored(server.env))
+
+
+def _evaluation(
+    making: EnvironmentSetup, host: LocalHost, steps: StepChanges
+) -> "Evaluation | None":
+    spec, task = making.spec, making.task
+    if not task.evaluate.command:
+        return None
+    from houston_daemon.environments.workstation.evaluation_slots import Slots
+    from houston_daemon.environments.workstation.evaluator import Evaluation
+
+    slots = Slots(Path(spec.host_root), task.name, task.evaluate.slots, making.waiting_for_slot)
+    return Evaluation(host, task, Path(spec.task.folder), slots, steps.mark)
+
+
+def _restored(values: dict[str, str]) -> dict[str, str]:
+    return {name: restored(value) for name, value in values.items()}

@@ -1,0 +1,196 @@
+"""All servers of one rollout: their tools, under names that stay; and results as text."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from mcp.types import (
+    AudioContent,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
+from houston_daemon.environments.mcp.mcp_connection import Connection, ServerFailed
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.tool_arguments import Catalog
+from houston_daemon.hosts.errors import NeedsPerson
+from houston_shared import synced_file
+from houston_shared.records import Call
+
+
+class KnownTools(msgspec.Struct, frozen=True):
+    """What the agent knows of tools."""
+
+    names: dict[str, tuple[str, str]]
+    """Name → server, and its name there."""
+    tools: dict[str, dict[str, Any]]
+    """Name → the tool in OpenAI's form."""
+
+
+class Servers:
+    """The tools of one rollout, of servers and our own."""
+
+    def __init__(
+        self, connections: Sequence[Connection], own: Catalog, allowed: Sequence[str], file: Path
+    ) -> None:
+        """file: where what the agent knows is kept."""
+        self._connections = {one.name: one for one in connections}
+        self._own = own
+        self._allowed = allowed
+        self._file = file
+        self._lists: dict[str, list[OfferedTool]] = {}
+        self._known: KnownTools | None = None
+        self.offered = ForeignTools(own, (), allowed)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """All tools."""
+        return self.offered.tools
+
+    @property
+    def instructions(self) -> str:
+        """What servers say of how they are used."""
+        told = [(one.name, one.instructions) for one in self._connections.values()]
+        return "\n".join(f"{name}: {text}" for name, text in told if text)
+
+    async def open(self, rollout: str) -> None:
+        """Start or reach all of them. Raises NeedsPerson where one cannot be."""
+        if self._file.is_file():
+            self._known = msgspec.json.decode(
+                await asyncio.to_thread(self._file.read_bytes), type=KnownTools
+            )
+        lists = await asyncio.gather(
+            *(one.tools() for one in self._connections.values()), return_exceptions=True
+        )
+        for name, found in zip(self._connections, lists, strict=True):
+            if isinstance(found, ServerFailed):
+                raise NeedsPerson(
+                    str(found),
+                    "The rollout waits.",
+                    f"See: houston daemon logs --rollout {rollout}. Bring it up, then: houston"
+                    f" rollout resume {rollout}",
+                )
+            if isinstance(found, BaseException):
+                raise found
+            self._lists[name] = found
+        self._name()
+        if self._known is None:
+            self.news()
+
+    def check(self, call: Call) -> Call:
+        """The call, or with `error` saying what is wrong with it."""
+        return self.offered.check(call)
+
+    async def call(self, call: Call) -> CallToolResult:
+        """Call a tool of a server. Raises ServerFailed."""
+        tool = self.offered.find(call.name)
+        assert tool is not None, "a tool of a server"
+        connection = self._connections[tool.source]
+        return await connection.call(tool.name, self.offered.arguments(call))
+
+    async def look(self, name: str) -> None:
+        """Ask the server of a tool for its tools again, where they may have changed."""
+        tool = self.offered.find(name)
+        connection = self._connections[tool.source] if tool else None
+        if connection is not None and connection.stale:
+            self._lists[connection.name] = await connection.tools()
+            self._name()
+
+    def news(self) -> str:
+        """What changed since the agent was told last, and take it for told."""
+        now = {tool.name: dict(tool.openai()["function"]) for tool in self.tools}
+        before = self._known.tools if self._known else now
+        lines = [f"The tool {name} is gone." for name in before if name not in now]
+        for name, tool in now.items():
+            if before.get(name) != tool:
+                verb = "changed" if name in before else "is new"
+                lines.append(f"The tool {name} {verb}: {json.dumps(tool, ensure_ascii=False)}")
+        if lines or self._known is None:
+            self._known = KnownTools({**self._names, **self.offered.names}, now)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            synced_file.write(self._file, msgspec.json.encode(self._known))
+        return "\n".join(lines)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.gather(*(one.close() for one in self._connections.values()))
+
+    @property
+    def _names(self) -> Mapping[str, tuple[str, str]]:
+        return self._known.names if self._known else {}
+
+    def _name(self) -> None:
+        everything = [tool for found in self._lists.values() for tool in found]
+        self.offered = ForeignTools(self._own, everything, self._allowed, self._names)
+
+
+_MOST = 2_000_000
+"""Characters that are kept before the observation is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultText:
+    """A result in words."""
+
+    text: str
+    not_shown: tuple[str, ...]
+    """Kinds of content that are not shown."""
+
+
+def tool_result_text(result: CallToolResult) -> ToolResultText:
+    """The result's content, or where it has none its structured value as JSON."""
+    parts: list[str] = []
+    not_shown: list[str] = []
+    for one in result.content:
+        text, kind = _block(one)
+        parts.append(text)
+        not_shown += [kind] if kind else []
+    if not parts and result.structured_content is not None:
+        parts.append(json.dumps(result.structured_content, ensure_ascii=False, indent=1))
+    return ToolResultText(_joined(parts), tuple(dict.fromkeys(not_shown)))
+
+
+def _block(one: Any) -> tuple[str, str]:
+    """Its text, and the kind of what is not shown."""
+    match one:
+        case TextContent():
+            return one.text, ""
+        case ImageContent():
+            return _declared("image", one.mime_type, one.data), "image"
+        case AudioContent():
+            return _declared("audio", one.mime_type, one.data), "audio"
+        case ResourceLink():
+            return f"[link to the resource {one.uri}]", ""
+        case EmbeddedResource():
+            return _resource(one)
+    return f"[{type(one).__name__}: not shown]", "other"
+
+
+def _resource(one: EmbeddedResource) -> tuple[str, str]:
+    inner = one.resource
+    kind = inner.mime_type or "unknown type"
+    if isinstance(inner, TextResourceContents):
+        size = f"{len(inner.text)} characters"
+    else:
+        size = f"about {len(inner.blob) * 3 // 4} bytes"
+    return f"[embedded resource {inner.uri}, {kind}, {size}: not shown]", "resource"
+
+
+def _declared(what: str, kind: str, data: str) -> str:
+    return f"[{what}, {kind}, about {len(data) * 3 // 4} bytes: not shown]"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    text = "\n".join(parts)
+    if len(text) <= _MOST:
+        return text
+    return f"{text[:_MOST]}\n[{len(text) - _MOST} characters beyond this were dropped]"

@@ -1,0 +1,97 @@
+"""What each step changed in the workspace, as the journal is told: the same for a step told twice.
+
+`mcp-steps.json` on the host keeps what was told last. Without a terminal there is nothing else to
+tell, so this is smaller than the workstation's closing.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.environments.protocol import Closing
+from houston_daemon.hosts.protocol import ChangedFile, Host
+from houston_shared import synced_file
+from houston_shared.records import FileChange
+from houston_shared.secret_values import redact
+
+log = logging.getLogger(__name__)
+
+
+class ClosedSteps(msgspec.Struct, frozen=True):
+    """Everything in the file."""
+
+    commit: str = ""
+    """The snapshot that was told last."""
+    step: int = 0
+    """The step that it closed; 0 once something has run after it."""
+    files: tuple[FileChange, ...] = ()
+    more: int = 0
+    notes: tuple[str, ...] = ()
+    """What the agent is told with the step; while `step` is 0, with the next one."""
+
+
+class StepChanges:
+    """The closed steps of one rollout."""
+
+    def __init__(
+        self, host: Host, file: Path, arrival: Callable[[], Awaitable[tuple[str, ...]]]
+    ) -> None:
+        """arrival: what the agent is told with its first observation, once the world is made."""
+        self._host = host
+        self._file = file
+        self._arrival = arrival
+        self._told = ClosedSteps()
+
+    async def open(self) -> None:
+        """Find what was told, or take the workspace as it is given. Raises HoustonError."""
+        if self._file.is_file():
+            self._told = msgspec.json.decode(self._file.read_bytes(), type=ClosedSteps)
+            return
+        snapshot = await self._host.snapshots.take("start", mark=True)
+        self._keep(ClosedSteps(snapshot.commit, notes=await self._arrival()))
+
+    def run(self) -> None:
+        """Something is about to change the workspace. A full disk does not hold it up."""
+        if not self._told.step:
+            return
+        told = msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=())
+        try:
+            self._keep(told)
+        except OSError as problem:
+            log.warning("that a step is open is not saved: %s", problem)
+            self._told = told
+
+    async def mark(self) -> str:
+        """A snapshot within a step, large files too; its commit."""
+        since = self._told.commit
+        return (await self._host.snapshots.take("evaluation", mark=True, since=since)).commit
+
+    async def close(self, step: int) -> Closing:
+        """Take the step's snapshot. Raises HoustonError."""
+        if self._told.step != step:
+            since = self._told.commit
+            found = await self._host.snapshots.take(f"step {step}", since=since)
+            files = tuple(map(_change, found.files))
+            notes = () if self._told.step else self._told.notes
+            self._keep(ClosedSteps(found.commit, step, files, found.more, notes))
+        told = self._told
+        return Closing(
+            snapshot=told.commit, files=told.files, more_files=told.more, notes=told.notes
+        )
+
+    def _keep(self, told: ClosedSteps) -> None:
+        synced_file.write(self._file, msgspec.json.encode(told))
+        self._told = told
+
+
+def _change(file: ChangedFile) -> FileChange:
+    return FileChange(
+        path=redact(file.path),
+        kind=file.kind,
+        added=file.added,
+        removed=file.removed,
+        diff=redact(file.diff),
+        note=redact(file.note),
+    )

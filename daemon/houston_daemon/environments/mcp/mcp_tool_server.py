@@ -1,0 +1,71 @@
+"""Houston's own tools for others: `python` and `search` as a server of tools, over stdio.
+
+The other way round than the rest of this folder. Code runs in a sandbox of its own, as in the
+environment `python`; nothing is recorded.
+"""
+
+from mcp.server.mcpserver import MCPServer
+from mcp.types import CallToolResult, TextContent
+
+from houston_daemon.environments import observation_boundary
+from houston_daemon.environments.python.python_tool import MOST_CODE, PythonTool
+from houston_daemon.environments.retrieval.protocol import MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.searcher import Searcher
+from houston_daemon.environments.typed_observation import render
+
+_CHARACTERS = 30_000
+_MOST_HITS = 50
+
+
+def tool_server(version: str, python: PythonTool | None, searcher: Searcher | None) -> MCPServer:
+    """A server with the tools that are given."""
+    made = MCPServer("houston", version=version)
+    if python is not None:
+        _serve_python(made, python)
+    if searcher is not None:
+        _serve_search(made, searcher)
+    return made
+
+
+def _serve_python(made: MCPServer, tool: PythonTool) -> None:
+    async def python(code: str) -> CallToolResult:
+        """Run Python code and see what it prints; each call starts anew and remembers nothing."""
+        if not code.strip() or len(code) > MOST_CODE:
+            return _failed(f"`code` must have 1 to {MOST_CODE} characters.")
+        executed = await tool.run(code)
+        text = render(executed)
+        shown = observation_boundary.bound_text(text.body, _CHARACTERS, text.how, text.head).text
+        return CallToolResult(
+            content=[TextContent(text=shown)],
+            structured_content=executed.fields(),
+            is_error=not executed.success,
+        )
+
+    made.add_tool(python)
+
+
+def _serve_search(made: MCPServer, searcher: Searcher) -> None:
+    async def search(query: str, top_k: int = 5) -> CallToolResult:
+        """Search by words; the best documents or pages first."""
+        if not query.strip() or len(query) > MOST_QUERY:
+            return _failed(f"`query` must have 1 to {MOST_QUERY} characters.")
+        try:
+            found = await searcher.search(query, max(1, min(_MOST_HITS, top_k)))
+        except SearchFailed as problem:
+            return _failed(str(problem))
+        lines = [_entry(number, hit) for number, hit in enumerate(found.hits, 1)]
+        text = "\n".join(lines) or "Nothing was found; use other words."
+        return CallToolResult(
+            content=[TextContent(text=observation_boundary.bound_text(text, _CHARACTERS).text)],
+            structured_content={"addresses": [hit.url for hit in found.hits]},
+        )
+
+    made.add_tool(search)
+
+
+def _entry(number: int, hit: Hit) -> str:
+    return f"{number}. {hit.title}\n   {hit.url}\n   {hit.snippet}"
+
+
+def _failed(why: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=f"Error: {why}")], is_error=True)

@@ -1,0 +1,91 @@
+"""An environment without a world: what a step costs when tools cost nothing (benchmarks, tests)."""
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from houston_daemon.environments import observation_boundary
+from houston_daemon.environments.environment_registry import EnvironmentKind
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_shared.records import Call, Intent, Result
+from houston_shared.task import Task
+
+_CHARACTERS = 30_000
+
+
+class Noop(Arguments, frozen=True, kw_only=True):
+    """Give the text back and do nothing."""
+
+    name: ClassVar[str] = "noop"
+    family: ClassVar[str] = "null"
+    text: Annotated[str, Meta(max_length=8_000, description="Any text")] = ""
+
+
+class Finish(Arguments, frozen=True, kw_only=True):
+    """End the task."""
+
+    name: ClassVar[str] = "finish"
+    family: ClassVar[str] = "null"
+
+
+class NullEnvironment:
+    """Answers at once and keeps nothing. See `protocol.Environment`."""
+
+    brief = ""
+
+    def __init__(self, task: Task) -> None:
+        self._minimum_steps = task.budget.minimum_steps
+        self._catalog = Catalog({"noop": Noop, "finish": Finish})
+        self.tools: Sequence[ToolSpec] = self._catalog.tools
+
+    async def open(self, begun: bool = False) -> None:
+        """Nothing to make."""
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated, or with `error` set."""
+        return self._catalog.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Nothing here sleeps."""
+        return 0.0
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Give the text back, or finish."""
+        call = self._catalog.check(call)
+        if call.error:
+            return _result(call, "error", False, f"Error: {call.error}")
+        if call.name == "noop":
+            return _result(call, "noop", True, call.arguments["text"])
+        if standing.step < self._minimum_steps:
+            error = f"Error: finish is refused before step {self._minimum_steps}."
+            return _result(call, "finish", False, error, finished=False)
+        return _result(call, "finish", True, "Finished.", finished=True)
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """There is no effect that could be unknown, but the call is still not run again."""
+        text = f"Interrupted: the daemon went down while {intent.call.name} ran."
+        return _result(intent.call, "interrupted", False, text)
+
+    async def close_step(self, step: int) -> Closing:
+        """Nothing changed."""
+        return Closing()
+
+    async def close(self, ended: bool) -> None:
+        """Nothing to let go of."""
+
+
+def _result(call: Call, kind: str, success: bool, text: str, **fields: bool) -> Result:
+    shown = observation_boundary.bound_text(text, _CHARACTERS)
+    return Result(
+        call=call,
+        kind=kind,
+        success=success,
+        text=shown.text,
+        fields=dict(fields),
+        forged_tags=shown.forged_tags,
+    )
+
+
+KIND = EnvironmentKind(make=lambda making: NullEnvironment(making.task))

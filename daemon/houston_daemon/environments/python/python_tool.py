@@ -1,0 +1,137 @@
+"""Runs code in a process of its own: a scratch folder, limits of time and memory."""
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from houston_daemon.environments import local_host_setup
+from houston_daemon.environments.typed_observation import Observation, Text, render
+from houston_daemon.hosts.protocol import Finished, Host
+from houston_shared.task_worlds import Python
+
+
+class Executed(Observation, frozen=True, kw_only=True):
+    """Code that was run; `success` is false when an exception, or a limit, ended it."""
+
+    kind: ClassVar[str] = "python"
+    bulk: ClassVar[tuple[str, ...]] = ("output",)
+    error_type: str = ""
+    """Name of the exception's class; `TimeoutError` beyond the time limit, `Killed` where something
+    else ended the process. Empty when the code ran to its end."""
+    traceback_lines: tuple[str, ...] = ()
+    """The traceback, of a long one its ends."""
+    seconds: float
+    output: str
+    dropped: bool = False
+    """Whether output beyond the limit was not kept."""
+
+
+class PythonFinished(Observation, frozen=True, kw_only=True):
+    """The end of a task that asks no question of a set."""
+
+    kind: ClassVar[str] = "finish"
+    answer: str
+    finished: bool
+
+
+@render.register
+def _(one: Executed) -> Text:
+    dropped = "[output beyond this was not kept]" if one.dropped else ""
+    trace = one.traceback_lines or ((f"{one.error_type}: {one.error}",) if one.error_type else ())
+    parts = [one.output.rstrip("\n"), dropped, *trace]
+    body = "\n".join(part for part in parts if part)
+    return Text("", body or "(The code ran and printed nothing.)", "print less")
+
+
+@render.register
+def _(one: PythonFinished) -> Text:
+    return Text("Finished." if one.finished else f"Error: {one.error}")
+
+
+log = logging.getLogger(__name__)
+MISSING = "pip install 'houston-agents[envs]'"
+MOST_CODE = 30_000
+"""Characters: as UTF-8 they fit into one variable of an environment (128 KiB on Linux)."""
+_PROGRAM = Path(__file__).with_name("python_child.py")
+_OUTPUT = 1_000_000
+"""Bytes of output that are kept."""
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Each thread of a BLAS takes address space, of which the memory limit counts all."""
+
+
+class _Report(msgspec.Struct, frozen=True):
+    error_type: str = ""
+    message: str = ""
+    traceback: tuple[str, ...] = ()
+
+
+class PythonTool:
+    """Runs code on one host; calls may overlap."""
+
+    def __init__(self, host: Host, settings: Python) -> None:
+        self._host = host
+        self._settings = settings
+
+    async def run(self, code: str) -> Executed:
+        """What the code did. Cancelling ends it. Raises HoustonError when the host cannot."""
+        settings = self._settings
+        if "\0" in code:  # no variable of an environment can hold it, nor can Python read it
+            return _syntax_error("source code cannot contain null bytes")
+        folders = map(str, local_host_setup.PACKAGES)
+        done = await self._host.spawn(
+            [local_host_setup.PYTHON, "-I", "-S", str(_PROGRAM), str(settings.memory_mb),
+             ",".join(settings.packages), *folders],
+            seconds=settings.seconds,
+            writable=False,
+            extra_read=await asyncio.to_thread(self._mapped),
+            environment={"HOUSTON_CODE": code, **_ONE_THREAD},
+            output_limit=_OUTPUT,
+        )  # fmt: skip
+        return self._executed(done)
+
+    def _mapped(self) -> list[Path]:
+        places = local_host_setup.package_paths(self._settings.packages)
+        return list(local_host_setup.interpreter_paths(_PROGRAM, *places))
+
+    def _executed(self, done: Finished) -> Executed:
+        report = self._report(done)
+        return Executed(
+            success=not report.error_type,
+            error=report.message or report.error_type,
+            error_type=report.error_type,
+            traceback_lines=report.traceback,
+            seconds=round(done.seconds, 4),
+            output=done.stdout.decode("utf-8", "replace"),
+            dropped=done.cut,
+        )
+
+    def _report(self, done: Finished) -> _Report:
+        if done.exit_code is None:
+            limit = f"the code ran longer than {self._settings.seconds:g} s and was ended"
+            return _Report("TimeoutError", limit)
+        try:
+            return msgspec.json.decode(done.stderr, type=_Report)
+        except ValueError:  # the code can write there, too
+            said = done.stderr.decode("utf-8", "replace")[-2_000:]
+            log.warning("code ended with %s: %s", done.exit_code, said)
+            return _Report("Killed", f"the process ended without a word ({_end(done.exit_code)})")
+
+
+def _syntax_error(why: str) -> Executed:
+    line = f"SyntaxError: {why}"
+    return Executed(
+        success=False, error=why, error_type="SyntaxError", traceback_lines=(line,), seconds=0.0,
+        output="",
+    )  # fmt: skip
+
+
+def _end(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"exit code {code}"

@@ -1,0 +1,96 @@
+"""How well an answer fits: exact match and token F1 as in SQuAD, and equality of numbers."""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+_CJK_PUNCTUATION = "，。、；：？！“”‘’（）《》〈〉「」『』【】〔〕—…～·・"
+_DROPPED = str.maketrans("", "", string.punctuation + _CJK_PUNCTUATION)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_TOKEN = re.compile(
+    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]|"
+    r"[^\s\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
+)
+
+
+def normal(text: str) -> str:
+    """The text as answers are compared."""
+    plain = unicodedata.normalize("NFC", text).lower().translate(_DROPPED)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
+
+
+def exact_match(answer: str, gold: Sequence[str]) -> float:
+    """1.0 when the answer is one of the gold answers, else 0.0."""
+    return float(any(normal(answer) == normal(one) for one in gold))
+
+
+def token_f1(answer: str, gold: Sequence[str]) -> float:
+    """The best F1, 0 to 1, between the answer's tokens and those of a gold answer."""
+    return max((_f1(answer, one) for one in gold), default=0.0)
+
+
+def _f1(answer: str, gold: str) -> float:
+    given, wanted = _TOKEN.findall(normal(answer)), _TOKEN.findall(normal(gold))
+    same = sum((Counter(given) & Counter(wanted)).values())
+    return 2 * same / (len(given) + len(wanted)) if same else 0.0
+
+
+_WRAPPED = re.compile(r"^\\boxed\{(.*)\}$|^\$(.*)\$$|^\\\((.*)\\\)$|^`(.*)`$", re.DOTALL)
+_FRACTION = re.compile(r"^([+-]?)\\[dt]?frac\{([^{}]+)\}\{([^{}]+)\}$")
+_PLAIN = re.compile(r"^[+-]?(\d{1,3}(,\d{3})+|\d+)?(\.\d*)?([eE][+-]?\d{1,3})?$")
+_LONGEST = 100
+"""Characters of a number; longer ones are compared as texts."""
+_TOLERANCE = Fraction(1, 10**6)
+
+
+def number(text: str) -> tuple[Fraction, bool] | None:
+    """The number that a text is, and whether it is exact; None where it is none."""
+    bare = unwrapped_number(text).replace("−", "-").replace(" ", "")
+    if len(bare) > _LONGEST:
+        return None
+    if found := _FRACTION.match(bare):
+        bare = f"{found[1]}{found[2]}/{found[3]}"
+    above, slash, below = bare.partition("/")
+    top, bottom = _decimal(above), _decimal(below) if slash else (Fraction(1), True)
+    if top is None or bottom is None or not bottom[0]:
+        return None
+    return top[0] / bottom[0], top[1] and bottom[1]
+
+
+def same_answer(answer: str, gold: Sequence[str]) -> float:
+    """1.0 when the answer is one of the gold answers, else 0.0."""
+    return float(any(_same(answer, one) for one in gold))
+
+
+def unwrapped_number(text: str) -> str:
+    """The text without what only wraps it: spaces, a full stop, `$…$`, `\\boxed{…}`."""
+    bare = text.strip()
+    while found := _WRAPPED.match(bare):
+        bare = next(group for group in found.groups() if group is not None).strip()
+    return bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare
+
+
+def _same(answer: str, gold: str) -> bool:
+    wanted = number(gold)
+    if wanted is None:
+        return _text(answer) == _text(gold)
+    given = number(answer)
+    if given is None:
+        return False
+    if wanted[1] and given[1]:
+        return wanted[0] == given[0]
+    return abs(given[0] - wanted[0]) <= abs(wanted[0]) * _TOLERANCE
+
+
+def _decimal(text: str) -> tuple[Fraction, bool] | None:
+    if not _PLAIN.match(text) or not any(c.isdigit() for c in text.lower().partition("e")[0]):
+        return None
+    exact = "." not in text and "e" not in text.lower()
+    return Fraction(text.replace(",", "")), exact
+
+
+def _text(text: str) -> str:
+    return "".join(unwrapped_number(text).split()).casefold()

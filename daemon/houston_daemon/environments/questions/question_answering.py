@@ -1,0 +1,211 @@
+"""The question of one rollout: chosen or found again, answered once, scored.
+
+One file on the host keeps what a restarted worker must know. The agent is not told the score.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from houston_daemon.environments.protocol import Standing
+from houston_daemon.environments.questions.question_set import (
+    Question,
+    choose_question,
+    read_questions,
+)
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_shared import synced_file
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import RolloutSpec
+from houston_shared.task import LoadedTask, Task
+from houston_shared.terminal_folder import rollout_folder
+
+
+class Answered(Observation, frozen=True, kw_only=True):
+    """An answer with its score, or the score of none; the fields of an evaluation."""
+
+    kind: ClassVar[str] = "eval"
+    overall_score: float
+    """0 to 100."""
+    state: str = "scored"
+    counted: bool = True
+    seconds: float = 0.0
+    exact_match: float = 0.0
+    f1: float = 0.0
+    """0 to 1."""
+    question_id: str
+    finished: bool
+    """Whether it ends the rollout."""
+
+
+class TooLate(Observation, frozen=True, kw_only=True):
+    """An answer beyond those that the task allows: the one before stands."""
+
+    kind: ClassVar[str] = "answer"
+    finished: bool = True
+
+
+@render.register
+def _(one: Answered) -> Text:
+    return Text("The answer is taken." if one.finished else "No answer was given.")
+
+
+@render.register
+def _(one: TooLate) -> Text:
+    return Text("The answer that was given before stands; this one does not count.")
+
+
+class QuestionState(msgspec.Struct):
+    """Everything in the file."""
+
+    question: Question
+    index: str = ""
+    """File name of the corpus's index, where there is a corpus."""
+    answers: dict[str, Answered] = {}
+    """Call → what was said to it."""
+    answered_at: int = 0
+    """Step of the last answer; a step cannot give a second one."""
+
+
+def state_file(spec: RolloutSpec, rollout: str, environment: str) -> Path:
+    """Where a rollout on the host of `spec` has its file."""
+    return rollout_folder(Path(spec.host_root), rollout) / f"{environment}.json"
+
+
+def load_question(file: Path) -> QuestionState | None:
+    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
+    return msgspec.json.decode(file.read_bytes(), type=QuestionState) if file.is_file() else None
+
+
+def save_question(file: Path, state: QuestionState) -> None:
+    """Keep it through any kill. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    synced_file.write(file, msgspec.json.encode(state))
+
+
+SCORE = "eval"
+"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScore:
+    """How well an answer fits, 0 to 1."""
+
+    exact: float
+    f1: float = 0.0
+
+
+Compare = Callable[[str, Sequence[str]], AnswerScore]
+"""An answer and the gold answers."""
+
+
+class QuestionAnswering:
+    """Answers of one rollout."""
+
+    def __init__(self, spec: RolloutSpec, task: Task, compare: Compare, hint: str = "") -> None:
+        """hint: what to do first, for who answers before the task's least step."""
+        self._spec = spec
+        self._task = task
+        self._compare = compare
+        self._hint = hint
+        self._file = state_file(spec, spec.rollout, task.environment)
+        self._state: QuestionState | None = None
+
+    @property
+    def now(self) -> QuestionState:
+        """What is known of the rollout; it was found or begun before."""
+        assert self._state is not None, "the question comes first"
+        return self._state
+
+    def find(self, begun: bool) -> QuestionState | None:
+        """What an earlier worker left, or for a branch that begins: its parent's, unanswered.
+
+        None for a rollout that begins. Raises HoustonError when one that has steps lost it.
+        """
+        try:
+            found = load_question(self._file)
+            if found is None and self._spec.parent:
+                parent = load_question(
+                    state_file(self._spec, self._spec.parent, self._task.environment)
+                )
+                if parent is None:
+                    raise cannot_go_on(
+                        f"what {self._spec.parent} was asked is no longer on the host"
+                    )
+                found = self._keep(QuestionState(parent.question, parent.index))
+        except (OSError, ValueError) as problem:
+            raise cannot_go_on(f"its state cannot be read ({type(problem).__name__})") from None
+        if found is None and begun:
+            raise cannot_go_on("its question is no longer on the host")
+        self._state = found
+        return found
+
+    def begin(self, index: str = "") -> QuestionState:
+        """Choose the question by the rollout's seed. Raises HoustonError."""
+        settings = self._task.questions
+        file = Path(self._spec.task.folder) / settings.file
+        question = choose_question(read_questions(file), settings, self._spec.seed, str(file))
+        self._state = self._keep(QuestionState(question, index))
+        return self._state
+
+    def answer(self, call: str, text: str, standing: Standing) -> Observation:
+        """Take and score an answer; the same call gives what it gave before."""
+        budget, state = self._task.budget, self.now
+        if call in state.answers:
+            return state.answers[call]
+        if standing.step < budget.minimum_steps:
+            return Failed(
+                error=f"An answer is refused before step {budget.minimum_steps}; this is step "
+                f"{standing.step}. {self._hint}".rstrip()
+            )
+        if standing.evaluations >= budget.evaluations or state.answered_at == standing.step:
+            return TooLate()
+        found = self._compare(text, state.question.answers)
+        state.answers[call] = Answered(
+            overall_score=100.0 * found.exact,
+            exact_match=found.exact,
+            f1=round(found.f1, 6),
+            question_id=state.question.id,
+            finished=True,
+        )
+        state.answered_at = standing.step
+        save_question(self._file, state)
+        return state.answers[call]
+
+    def unanswered(self, standing: Standing, tool: str) -> Observation:
+        """The score of a rollout whose budget is spent without an answer, which the loop asks.
+
+        tool: what an agent answers with that calls this itself.
+        """
+        if standing.steps_left and standing.seconds_left > 0:
+            return Failed(error=f"There is no tool {SCORE!r}; {tool} gives the answer.")
+        return Answered(overall_score=0.0, question_id=self.now.question.id, finished=False)
+
+    def _keep(self, state: QuestionState) -> QuestionState:
+        try:
+            save_question(self._file, state)
+        except OSError as problem:
+            raise HoustonError(
+                f"The state of the rollout cannot be written: {problem.strerror}.",
+                "The rollout cannot start.",
+            ) from None
+        return state
+
+
+def check_questions(task: LoadedTask) -> None:
+    """Raise ConfigurationError for a set that no rollout could be asked from."""
+    settings = task.task.questions
+    if Path(settings.file).is_absolute() or ".." in Path(settings.file).parts:
+        raise ConfigurationError(f"{task.file}: `questions.file` is not beside the task file.")
+    file = task.folder / settings.file
+    choose_question(read_questions(file), settings, 0, str(file))
+
+
+def cannot_go_on(why: str) -> HoustonError:
+    """A rollout that cannot go on as it began."""
+    return HoustonError(
+        f"The rollout cannot go on: {why}.", "Nothing was changed.", "Start a new one."
+    )

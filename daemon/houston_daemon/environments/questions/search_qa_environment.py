@@ -1,0 +1,299 @@
+"""Questions answered from a local corpus: ECHO's DeepSearch (Xi et al. 2025, AgentGym-RL).
+
+The agent searches, reads documents as numbered lines, and answers one question.
+"""
+
+import asyncio
+import logging
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from houston_daemon.environments.call_handling import (
+    CallInterrupted,
+    observed,
+    result_since,
+    unless_stopped,
+)
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.questions.answer_scoring import exact_match, token_f1
+from houston_daemon.environments.questions.question_answering import (
+    SCORE,
+    AnswerScore,
+    QuestionAnswering,
+    QuestionState,
+    cannot_go_on,
+    check_questions,
+)
+from houston_daemon.environments.retrieval.corpus_documents import Document
+from houston_daemon.environments.retrieval.corpus_search import Corpus
+from houston_daemon.environments.retrieval.protocol import MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.searcher import retrieval_root, task_corpus
+from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.task import LoadedTask, Task
+
+
+class SearchQaAction(Arguments, frozen=True, kw_only=True):
+    """Base of the actions of search_qa."""
+
+    family: ClassVar[str] = "search_qa"
+
+
+class Search(SearchQaAction, frozen=True, kw_only=True):
+    """Search the corpus by words, best documents first."""
+
+    name: ClassVar[str] = "search"
+    query: Annotated[
+        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
+    ]
+    top_k: Annotated[int, Meta(ge=1, le=50, description="Most documents.")] = 5
+
+
+class OpenDocument(SearchQaAction, frozen=True, kw_only=True):
+    """Read a document from a line on."""
+
+    name: ClassVar[str] = "open_document"
+    id: Annotated[
+        str, Meta(min_length=1, max_length=300, description="Document, as search names it.")
+    ]
+    line_number: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="First line to show, from 1.")
+    ] = 1
+
+
+class Answer(SearchQaAction, frozen=True, kw_only=True):
+    """Give the answer, as short as it can be said; it ends the task."""
+
+    name: ClassVar[str] = "answer"
+    text: Annotated[
+        str, Meta(min_length=1, max_length=1_000, description="The answer and nothing else.")
+    ]
+
+
+SEARCH_QA_ACTIONS: tuple[type[SearchQaAction], ...] = (Search, OpenDocument, Answer)
+
+
+_ANSWER = "answer"
+
+
+def catalog(task: Task) -> Catalog:
+    """The task's tools. Raises ConfigurationError when the task cannot be run by search_qa."""
+    actions: dict[str, type[Arguments]] = {one.name: one for one in SEARCH_QA_ACTIONS}
+    for name in task.tools:
+        if name not in actions:
+            raise ConfigurationError(
+                f"Task {task.name}: `tools` names {name!r}; search_qa has {', '.join(actions)}."
+            )
+    if task.tools and _ANSWER not in task.tools:
+        raise ConfigurationError(f"Task {task.name}: `tools` leaves out {_ANSWER!r}.")
+    for key, value in (
+        ("search.corpus", task.search.corpus),
+        ("questions.file", task.questions.file),
+    ):
+        if not value:
+            raise ConfigurationError(f"Task {task.name}: search_qa needs the key `{key}`.")
+    return Catalog({n: one for n, one in actions.items() if not task.tools or n in task.tools})
+
+
+def check_task(task: LoadedTask) -> None:
+    """Raise ConfigurationError for anything that would end every rollout of the task at once."""
+    catalog(task.task)
+    check_questions(task)
+
+
+class Documents(Observation, frozen=True, kw_only=True):
+    """Documents that a search found."""
+
+    kind: ClassVar[str] = "search"
+    query: str
+    requested_top_k: int
+    total_results: int = 0
+    documents: tuple[Hit, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Of each document only its name: the text already holds the rest."""
+        return {**super().fields(), "documents": [one.id for one in self.documents]}
+
+
+class DocumentWindow(Observation, frozen=True, kw_only=True):
+    """Numbered lines of one document."""
+
+    kind: ClassVar[str] = "document"
+    bulk: ClassVar[tuple[str, ...]] = ("content",)
+    id: str
+    title: str
+    first_line: int
+    last_line: int
+    total_lines: int
+    content: str
+
+
+@render.register
+def _(one: Documents) -> Text:
+    if not one.documents:
+        return Text(f"No document has any word of {one.query!r}; use others.")
+    noun = "document" if one.total_results == 1 else "documents"
+    head = f"The best {one.total_results} {noun} for {one.query!r}:"
+    body = "\n".join(_entry(number, hit) for number, hit in enumerate(one.documents, 1))
+    return Text(head, body, "ask for a smaller top_k")
+
+
+def _entry(number: int, hit: Hit) -> str:
+    return f"{number}. [{hit.id}] {hit.title}\n   {hit.snippet}"
+
+
+@render.register
+def _(one: DocumentWindow) -> Text:
+    more = f"; open_document with line_number={one.last_line + 1} goes on"
+    goes_on = more if one.last_line < one.total_lines else ""
+    span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
+    return Text(f"[{one.id}: {one.title}, {span}{goes_on}]", one.content, "a later line_number")
+
+
+_WIDTH = 200
+"""A passage of a corpus is often one line; it is broken here, at a space where there is one."""
+_LINES = 100
+
+
+def lines(text: str) -> list[str]:
+    """The text's lines, long ones broken; empty ones at the ends are left out."""
+    found: list[str] = []
+    for line in text.strip("\n").splitlines():
+        broken = textwrap.wrap(line, _WIDTH, break_on_hyphens=False) if len(line) > _WIDTH else []
+        found += broken or [line]
+    return found
+
+
+def window(document: Document, first: int, characters: int) -> DocumentWindow:
+    """As many numbered lines from `first` as fit; the last ones when it lies beyond the end."""
+    every = lines(document.text)
+    first = min(first, max(1, len(every)))
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(every[first - 1 : first - 1 + _LINES], first):
+        text = f"{number:>4} {line}"
+        size += len(text) + 1
+        if shown and size > characters:
+            break
+        shown.append(text)
+    return DocumentWindow(
+        id=document.id,
+        title=document.title,
+        first_line=first,
+        last_line=first + len(shown) - 1,
+        total_lines=len(every),
+        content="\n".join(shown),
+    )
+
+
+log = logging.getLogger(__name__)
+_HEAD = 300
+"""Characters that the head of a document's window may take."""
+
+
+class SearchQa:
+    """One question for one rollout. See `protocol.Environment`."""
+
+    def __init__(self, spec: RolloutSpec, task: Task, characters: int) -> None:
+        self._spec = spec
+        self._characters = characters
+        self._catalog = catalog(task)
+        self._corpus: Corpus = task_corpus(spec, task)
+        self._answering = QuestionAnswering(spec, task, _compare_answers, "Search and read first.")
+        self.tools: Sequence[ToolSpec] = self._catalog.tools
+        self.brief = ""
+
+    async def open(self, begun: bool = False) -> None:
+        """Choose the question and index the corpus, or find both again.
+
+        Raises HoustonError when the set or the corpus cannot be read, or when a rollout that has
+        steps finds its question or its corpus gone.
+        """
+        state = await asyncio.to_thread(self._answering.find, begun)
+        index = retrieval_root(self._spec) / "corpora" / state.index if state else None
+        if index is None or not self._corpus.use(index):
+            index = await self._indexed(state)
+        if state is None:
+            state = await asyncio.to_thread(self._answering.begin, index.name)
+        self.brief = f"Question: {state.question.question}"
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        if call.name == SCORE and not call.arguments and not call.error:
+            return call
+        return self._catalog.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Nothing here sleeps."""
+        return 0.0
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call; what goes wrong is an observation."""
+        begun = time.monotonic()
+        call = self.check(call)
+        observation = await self._observe(call, standing, stop)
+        return await result_since(begun, call, observation, self._characters)
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """The same as `act`: an answer that was taken already is not taken twice."""
+        return await self.act(intent.call, standing, stop)
+
+    async def close_step(self, step: int) -> Closing:
+        """Nothing changes but the state, which is on disk."""
+        return Closing()
+
+    async def close(self, ended: bool) -> None:
+        """Nothing to let go of: indexes belong to all rollouts."""
+
+    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.name == SCORE:
+            return self._answering.unanswered(standing, "answer")
+        arguments = self._catalog.arguments(call)
+        if isinstance(arguments, Search):
+            return await unless_stopped(self._search(arguments), stop)
+        if isinstance(arguments, OpenDocument):
+            return await unless_stopped(self._read(arguments), stop)
+        text = call.arguments["text"]
+        return await asyncio.to_thread(self._answering.answer, call.id, text, standing)
+
+    async def _search(self, call: Search) -> Observation:
+        hits = await self._corpus.search(call.query, call.top_k)
+        return Documents(
+            query=call.query,
+            requested_top_k=call.top_k,
+            total_results=len(hits),
+            documents=tuple(hits),
+        )
+
+    async def _read(self, call: OpenDocument) -> Observation:
+        document = await self._corpus.document(call.id)
+        if document is None:
+            return Failed(error=f"There is no document {call.id!r}; search gives their names.")
+        return window(document, call.line_number, self._characters - _HEAD)
+
+    async def _indexed(self, state: QuestionState | None) -> Path:
+        try:
+            index = await self._corpus.prepare()
+        except SearchFailed as problem:
+            raise HoustonError(str(problem), "The rollout cannot start.") from None
+        if state is not None and index.name != state.index:
+            raise cannot_go_on("its corpus has changed since it began")
+        return index
+
+
+def _compare_answers(answer: str, gold: Sequence[str]) -> AnswerScore:
+    return AnswerScore(exact_match(answer, gold), token_f1(answer, gold))
+
+
+def _words(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, SearchFailed | CallInterrupted) else ""

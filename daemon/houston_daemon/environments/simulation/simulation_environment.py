@@ -1,0 +1,402 @@
+"""A simulated world as the loop sees it: actions, free looks that cost no turn, scores."""
+
+import asyncio
+import importlib.util
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from houston_daemon.environments.call_handling import (
+    CallInterrupted,
+    observed,
+    result_since,
+    too_early,
+    unless_stopped,
+)
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.simulation.simulated_world import (
+    SimulatedWorld,
+    SimulatorTimeouts,
+    WorldLost,
+    WorldOrigin,
+)
+from houston_daemon.environments.simulation.simulator_process import SimulatorFailed
+from houston_daemon.environments.simulation.simulator_protocol import Show
+from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_daemon.hosts.errors import NeedsPerson
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.task import LoadedTask, Task
+from houston_shared.terminal_folder import rollout_folder
+
+
+class SimulationAction(Arguments, frozen=True, kw_only=True):
+    """Base of the actions of a simulated world."""
+
+    family: ClassVar[str] = "simulation"
+
+
+class Act(SimulationAction, frozen=True, kw_only=True):
+    """Do one thing in the world, in its own words."""
+
+    name: ClassVar[str] = "act"
+    action: Annotated[
+        str, Meta(min_length=1, max_length=200, description="The command, e.g. open door.")
+    ]
+
+
+class LookAround(SimulationAction, frozen=True, kw_only=True):
+    """Describe where you are; takes no turn."""
+
+    name: ClassVar[str] = "look_around"
+
+
+class Inventory(SimulationAction, frozen=True, kw_only=True):
+    """List what you carry; takes no turn."""
+
+    name: ClassVar[str] = "inventory"
+
+
+class ListActions(SimulationAction, frozen=True, kw_only=True):
+    """List commands that the world understands now; takes no turn."""
+
+    name: ClassVar[str] = "list_actions"
+    containing: Annotated[
+        str, Meta(max_length=100, description="Only commands with these words; empty for all.")
+    ] = ""
+    most: Annotated[int, Meta(ge=1, le=500, description="Most commands.")] = 50
+
+
+class Finish(SimulationAction, frozen=True, kw_only=True):
+    """End the task with the score that it has."""
+
+    name: ClassVar[str] = "finish"
+
+
+SIMULATION_ACTIONS: tuple[type[SimulationAction], ...] = (
+    Act, LookAround, Inventory, ListActions, Finish,
+)  # fmt: skip
+
+
+SCORE = "eval"
+"""What the loop calls at the end of a rollout whose budget is spent; no tool of the agent."""
+_NEEDED = ("act", "finish")
+
+
+def catalog(task: Task) -> Catalog:
+    """The task's tools. Raises ConfigurationError for names that are none, or that are missing."""
+    actions: dict[str, type[Arguments]] = {one.name: one for one in SIMULATION_ACTIONS}
+    for name in task.tools:
+        if name not in actions:
+            raise ConfigurationError(
+                f"Task {task.name}: `tools` names {name!r}; {task.environment} has "
+                f"{', '.join(actions)}."
+            )
+    for name in _NEEDED:
+        if task.tools and name not in task.tools:
+            raise ConfigurationError(f"Task {task.name}: `tools` leaves out {name!r}.")
+    return Catalog({n: one for n, one in actions.items() if not task.tools or n in task.tools})
+
+
+def missing(package: str, program: str = "") -> str:
+    """What this machine lacks to run the simulator and how to get it; empty when it lacks nothing.
+
+    package: what is imported; program: what must be on PATH.
+    """
+    if importlib.util.find_spec(package) is None:
+        return f"The Python package {package} is not installed: pip install 'houston-agents[envs]'."
+    if program and shutil.which(program) is None:
+        return (
+            f"{program.capitalize()} is not installed, and {package} runs in it: install it, for "
+            "example Debian's default-jre-headless."
+        )
+    return ""
+
+
+def check_installed(task: LoadedTask, lacking: str) -> None:
+    """Raise ConfigurationError when something is lacking."""
+    if lacking:
+        raise ConfigurationError(
+            f"The environment {task.task.environment} of {task.file} cannot run here. {lacking}"
+        )
+
+
+class TurnTaken(Observation, frozen=True, kw_only=True):
+    """A turn that changed no score."""
+
+    kind: ClassVar[str] = "act"
+    bulk: ClassVar[tuple[str, ...]] = ("text",)
+    overall_score: float
+    """0 to 100, of the world as it is now."""
+    reward: float
+    """By how much the turn changed it."""
+    outcome: str
+    """`won` or `lost` when the world is over."""
+    turns: int
+    finished: bool
+    """Whether it ends the rollout."""
+    text: str
+
+
+class TurnScored(TurnTaken, frozen=True, kw_only=True):
+    """A turn that changed the score, or ended the world: an evaluation of the rollout."""
+
+    kind: ClassVar[str] = "eval"
+    state: str = "scored"
+    counted: bool
+    """Whether it is the rollout's last."""
+    seconds: float = 0.0
+
+
+class WorldDescription(Observation, frozen=True, kw_only=True):
+    """A look that took no turn."""
+
+    kind: ClassVar[str] = "look"
+    bulk: ClassVar[tuple[str, ...]] = ("text",)
+    text: str
+
+
+class PossibleCommands(Observation, frozen=True, kw_only=True):
+    """Commands that the world understands now."""
+
+    kind: ClassVar[str] = "actions"
+    bulk: ClassVar[tuple[str, ...]] = ("actions",)
+    containing: str
+    total: int
+    actions: tuple[str, ...]
+
+
+@render.register
+def _(one: TurnTaken) -> Text:
+    end = {"won": "[The task is done.]", "lost": "[The task has failed and is over.]", "": ""}
+    return Text(end[one.outcome], one.text)
+
+
+@render.register
+def _(one: WorldDescription) -> Text:
+    return Text("", one.text)
+
+
+@render.register
+def _(one: PossibleCommands) -> Text:
+    of = f" with {one.containing!r}" if one.containing else ""
+    if not one.actions:
+        return Text(f"No command{of} is understood here.")
+    more = one.total - len(one.actions)
+    cut = f", the first {len(one.actions)}; narrow them with `containing`" if more else ""
+    return Text(f"{one.total} commands{of}{cut}:", "\n".join(one.actions), "use `containing`")
+
+
+log = logging.getLogger(__name__)
+
+
+class Simulator(Protocol):
+    """What one kind of world adds: its program, and which world a rollout gets."""
+
+    module: str
+    """The program that is run, which calls `serve`."""
+
+    def missing(self) -> str:
+        """What this machine lacks for it, a sentence; empty when nothing."""
+        ...
+
+    def settings(self, task: Task, seed: int, folder: Path) -> dict[str, Any]:
+        """What a rollout's world is made of; folder: where it may keep files."""
+        ...
+
+    def inherit(self, parent: Path, folder: Path) -> dict[str, Any]:
+        """Bring what a branch needs of its parent's folder; the settings that this changes."""
+        ...
+
+    def refused(self, action: str) -> str:
+        """Why an action is not offered to agents; empty when it is."""
+        ...
+
+
+class Simulation:
+    """One world for one rollout."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        spec: RolloutSpec,
+        task: Task,
+        characters: int,
+        patience: SimulatorTimeouts | None = None,
+    ) -> None:
+        self._simulator = simulator
+        self._spec = spec
+        self._task = task
+        self._characters = characters
+        self._catalog = catalog(task)
+        self._folder = rollout_folder(Path(spec.host_root), spec.rollout)
+        file = self._folder / f"{task.environment}.jsonl"
+        self.world = SimulatedWorld(
+            simulator.module, spec.rollout, file, patience or SimulatorTimeouts()
+        )
+        self.tools: Sequence[ToolSpec] = self._catalog.tools
+        self.brief = ""
+
+    async def open(self, begun: bool = False) -> None:
+        """Make the world, or make it again. Raises NeedsPerson with what stands in the way."""
+        if lacking := self._simulator.missing():
+            raise self._waits(lacking)
+        settings = self._simulator.settings(self._task, self._spec.seed, self._folder)
+        try:
+            past = await asyncio.to_thread(self._past)
+            opened = await self.world.open(settings, begun, past)
+        except SimulatorFailed as problem:
+            raise self._waits(f"The simulator failed: {problem}.") from None
+        except WorldLost as problem:
+            raise self._waits(f"The world cannot be made again: {problem}.") from None
+        except OSError as problem:
+            raise HoustonError(
+                f"The rollout's folder {self._folder} cannot be used: {problem.strerror}.",
+                "The rollout cannot start.",
+            ) from None
+        self.brief = "\n\n".join(part for part in (opened.goal, opened.place) if part)
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        if call.name == SCORE and not call.arguments and not call.error:
+            return call
+        return self._catalog.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Nothing here sleeps."""
+        return 0.0
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call; what goes wrong is an observation."""
+        begun = time.monotonic()
+        call = self.check(call)
+        observation = await self._observe(call, standing, stop)
+        return await result_since(begun, call, observation, self._characters)
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """The same as `act`: a turn that was made and written is not made again."""
+        return await self.act(intent.call, standing, stop)
+
+    async def close_step(self, step: int) -> Closing:
+        """Nothing changes but the world, whose turns are on disk."""
+        return Closing()
+
+    async def close(self, ended: bool) -> None:
+        """End the simulator."""
+        await self.world.close()
+
+    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.name == SCORE:
+            return self._spent(standing)
+        return await unless_stopped(self._in_the_world(call, standing), stop)
+
+    async def _in_the_world(self, call: Call, standing: Standing) -> Observation:
+        arguments = self._catalog.arguments(call)
+        if isinstance(arguments, Act):
+            return await self._turn(call.id, arguments.action)
+        if isinstance(arguments, Finish):
+            return self._finish(standing)
+        if isinstance(arguments, ListActions):
+            return await self._possible(arguments)
+        what = Show("place" if isinstance(arguments, LookAround) else "inventory")
+        return WorldDescription(text="\n".join(await self.world.look(what)))
+
+    async def _turn(self, call: str, action: str) -> Observation:
+        action = " ".join(action.split())
+        if why := self._simulator.refused(action):
+            return Failed(error=why)
+        before = self.world.before(call)
+        if before is not None and before.outcome:
+            return Failed(error="The task is over: nothing can be done in it. Call finish.")
+        seen = await self.world.act(call, action)
+        reward = round(seen.score - (before.score if before else 0.0), 6)
+        over = bool(seen.outcome)
+        acted = TurnTaken(
+            overall_score=seen.score,
+            reward=reward,
+            outcome=seen.outcome,
+            turns=seen.turns,
+            finished=over,
+            text=seen.text,
+        )
+        if not (reward or over):
+            return acted
+        return TurnScored(counted=over, **msgspec.structs.asdict(acted))
+
+    async def _possible(self, asked: ListActions) -> Observation:
+        words = asked.containing.lower().split()
+        every = [
+            one
+            for one in await self.world.look(Show("actions"))
+            if all(word in one.lower() for word in words) and not self._simulator.refused(one)
+        ]
+        shown = tuple(every[: asked.most])
+        return PossibleCommands(containing=asked.containing, total=len(every), actions=shown)
+
+    def _finish(self, standing: Standing) -> Observation:
+        error = too_early(standing, self._task.budget.minimum_steps)
+        if error:
+            return Failed(error=error)
+        return self._now("Finished.", finished=True)
+
+    def _spent(self, standing: Standing) -> Observation:
+        """The score of a rollout whose budget is spent, which the loop asks for."""
+        if standing.steps_left and standing.seconds_left > 0:
+            return Failed(error="There is no tool 'eval'; finish ends the task.")
+        return self._now("The budget is spent.", finished=False)
+
+    def _now(self, text: str, *, finished: bool) -> TurnScored:
+        last = self.world.last
+        return TurnScored(
+            overall_score=last.score if last else 0.0,
+            reward=0.0,
+            outcome=last.outcome if last else "",
+            turns=last.turns if last else 0,
+            finished=finished,
+            counted=True,
+            text=text,
+        )
+
+    def _past(self) -> WorldOrigin | None:
+        """Where the world of a branch comes from, unless it has one already."""
+        spec = self._spec
+        name = f"{self._task.environment}.jsonl"
+        if not spec.parent or (self._folder / name).is_file():
+            return None
+        parent = rollout_folder(Path(spec.host_root), spec.parent)
+        changed = self._simulator.inherit(parent, self._folder)
+        return WorldOrigin(parent / name, spec.parent_step or 0, changed)
+
+    def _waits(self, why: str) -> NeedsPerson:
+        rollout = self._spec.rollout
+        return NeedsPerson(
+            why,
+            "The rollout waits; what was done in its world is kept.",
+            f"houston rollout resume {rollout}; or give it up: houston rollout cancel {rollout}",
+        )
+
+
+_NOT_DONE = "This was not done; it can be tried again."
+
+
+def _words(problem: Exception) -> str:
+    match problem:
+        case CallInterrupted():
+            return str(problem)
+        case SimulatorFailed():
+            return f"The simulator failed twice: {problem}. {_NOT_DONE}"
+        case WorldLost():
+            return f"The world cannot be made again: {problem}. {_NOT_DONE}"
+        case OSError():
+            return f"The turn cannot be kept: {problem.strerror}. {_NOT_DONE}"
+    return ""

@@ -1,0 +1,113 @@
+"""One simulator in a process of its own: started, asked within limits of time, and ended for good.
+
+The child leads a session, so that all that it started (a Java machine) ends with its group; it ends
+itself when the worker dies. Knows nothing of tasks and actions.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+
+import msgspec
+
+from houston_daemon.environments.simulation.simulator_protocol import Answer, Question
+from houston_daemon.hosts.processes import MARK
+
+_LONGEST = 1 << 24
+"""Bytes of an answer."""
+_LAST_WORDS = 20
+"""Lines of stderr that are kept."""
+_ENDING = 5.0
+
+
+class SimulatorFailed(Exception):
+    """The simulator died, did not answer in time, or answered nonsense; it is ended already."""
+
+
+class Child:
+    """A running simulator."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+        self._words: deque[bytes] = deque(maxlen=_LAST_WORDS)
+        self._listening = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def start(cls, module: str, rollout: str) -> "Child":
+        """Run `module`, a program that calls `serve`. Raises SimulatorFailed.
+
+        Same seeds must give the same world in every process, so the order of sets is fixed.
+        """
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            MARK: rollout,
+        }
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", module, str(os.getpid()),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                env=environment,
+                limit=_LONGEST,
+            )  # fmt: skip
+        except OSError as problem:
+            raise SimulatorFailed(f"it cannot be started: {problem.strerror}") from None
+        return cls(process)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """Process id, and that of its group."""
+        return self._process.pid
+
+    async def ask(self, question: Question, seconds: float) -> Answer:
+        """Its answer. Raises SimulatorFailed; after that, or a cancellation, it has ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        try:
+            async with asyncio.timeout(seconds):
+                stdin.write(msgspec.json.encode(question) + b"\n")
+                await stdin.drain()
+                line = await stdout.readline()
+            return self._decoder.decode(line)
+        except BaseException as problem:  # an answer that comes later would be taken for the next
+            await self.end()
+            if isinstance(problem, TimeoutError):
+                raise SimulatorFailed(f"it did not answer within {seconds:g} s") from None
+            if isinstance(problem, OSError | ValueError | msgspec.MsgspecError):
+                raise SimulatorFailed(await self._why()) from None
+            raise
+
+    async def end(self) -> None:
+        """Kill it and everything it started; harmless when it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING):
+                await asyncio.shield(asyncio.gather(self._process.wait(), self._listening))
+
+    async def _listen(self) -> None:
+        stderr = self._process.stderr
+        assert stderr is not None
+        while chunk := await stderr.read(4_096):
+            self._words.extend(chunk.splitlines())
+
+    async def _why(self) -> str:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING):
+                await asyncio.shield(self._listening)
+        last = next((word for word in reversed(self._words) if word.strip()), b"")
+        words = last.decode("utf-8", "replace").strip()[:300]
+        return f"it ended{f': {words}' if words else ' without a word'}"

@@ -1,1 +1,0 @@
-"""The browse family: web pages as numbered lines of readable text."""

@@ -1,1 +1,0 @@
-"""Terminals: sessions, commands and their output."""

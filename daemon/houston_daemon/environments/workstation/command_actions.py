@@ -1,0 +1,550 @@
+"""The twelve command actions over the host's terminals: sessions, commands, answers, output."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from msgspec import Meta
+
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.typed_observation import Failed, Observation
+from houston_daemon.environments.workstation.command_observations import (
+    CommandOutput,
+    ProcessesSignalled,
+    SessionChange,
+    SessionEntry,
+    SessionIdle,
+    SessionList,
+    SessionStatus,
+)
+from houston_daemon.environments.workstation.session_records import SessionRecords, shortened
+from houston_daemon.environments.workstation.session_records import SessionRecords as Known
+from houston_daemon.hosts.errors import TerminalBusy, TerminalMissing
+from houston_daemon.hosts.protocol import Host, Terminal, TerminalStatus
+
+MAIN = "main"
+"""The session that commands use when none is named."""
+
+Session = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=24,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,23}$",
+        description="Name of the session.",
+    ),
+]
+MOST_LINES = 100_000
+Lines = Annotated[int, Meta(ge=0, le=MOST_LINES)]
+
+
+class CommandAction(Arguments, frozen=True, kw_only=True):
+    """Base of the command actions."""
+
+    family: ClassVar[str] = "command"
+
+
+class CreateSession(CommandAction, frozen=True, kw_only=True):
+    """Open a terminal session; run_command also opens one that is new."""
+
+    name: ClassVar[str] = "create_session"
+    session_id: Session
+
+
+class ListSessions(CommandAction, frozen=True, kw_only=True):
+    """List sessions and what runs in them."""
+
+    name: ClassVar[str] = "list_sessions"
+
+
+class RunCommand(CommandAction, frozen=True, kw_only=True):
+    """Run a shell command; a long one is left running."""
+
+    name: ClassVar[str] = "run_command"
+    command: Annotated[
+        str, Meta(min_length=1, max_length=2_000, description="Shell command, bash.")
+    ]
+    session_id: Session = MAIN
+    wait_for_completion: Annotated[
+        bool, Meta(description="false: return at once and leave it running.")
+    ] = True
+
+
+class InputInSession(CommandAction, frozen=True, kw_only=True):
+    """Answer a prompt of the running command; Enter is added."""
+
+    name: ClassVar[str] = "input_in_session"
+    input_text: Annotated[str, Meta(max_length=1_000, description="What to type.")]
+    session_id: Session = MAIN
+
+
+class GetSessionOutput(CommandAction, frozen=True, kw_only=True):
+    """Show output lines, counted back from the newest."""
+
+    name: ClassVar[str] = "get_session_output"
+    session_id: Session = MAIN
+    start_lines: Annotated[Lines, Meta(description="First line, counted from the end.")] = 50
+    end_lines: Annotated[Lines, Meta(description="Lines left out at the end.")] = 0
+    since_timestamp: Annotated[
+        int, Meta(ge=0, le=99_999_999_999, description="Unix time; only output after it.")
+    ] = 0
+
+
+class GetSessionRecentOutput(CommandAction, frozen=True, kw_only=True):
+    """Show output of the last seconds."""
+
+    name: ClassVar[str] = "get_session_recent_output"
+    session_id: Session = MAIN
+    seconds: Annotated[int, Meta(ge=1, le=86_400, description="How far back.")] = 10
+
+
+class GetSessionStatus(CommandAction, frozen=True, kw_only=True):
+    """Tell whether a session is alive and busy."""
+
+    name: ClassVar[str] = "get_session_status"
+    session_id: Session = MAIN
+
+
+class CheckSessionIdle(CommandAction, frozen=True, kw_only=True):
+    """Tell whether nothing runs in a session."""
+
+    name: ClassVar[str] = "check_session_idle"
+    session_id: Session = MAIN
+
+
+class ClearSessionBuffer(CommandAction, frozen=True, kw_only=True):
+    """Hide a session's output so far."""
+
+    name: ClassVar[str] = "clear_session_buffer"
+    session_id: Session = MAIN
+
+
+class CloseSession(CommandAction, frozen=True, kw_only=True):
+    """Close a session and end what runs in it."""
+
+    name: ClassVar[str] = "close_session"
+    session_id: Session
+
+
+class CloseAllSessions(CommandAction, frozen=True, kw_only=True):
+    """Close every session."""
+
+    name: ClassVar[str] = "close_all_sessions"
+
+
+class KillSessionProcesses(CommandAction, frozen=True, kw_only=True):
+    """End the running command; the session stays."""
+
+    name: ClassVar[str] = "kill_session_processes"
+    session_id: Session = MAIN
+    force: Annotated[bool, Meta(description="true: kill at once (SIGKILL).")] = False
+
+
+COMMAND_ACTIONS: tuple[type[CommandAction], ...] = (
+    CreateSession,
+    ListSessions,
+    RunCommand,
+    InputInSession,
+    GetSessionOutput,
+    GetSessionRecentOutput,
+    GetSessionStatus,
+    CheckSessionIdle,
+    ClearSessionBuffer,
+    CloseSession,
+    CloseAllSessions,
+    KillSessionProcesses,
+)
+
+
+ActionHandler = Callable[[Any, Stop], Awaitable[Observation]]
+
+
+class SessionActions:
+    """Actions on sessions that run no command."""
+
+    def __init__(self, host: Host, known: Known) -> None:
+        self._host = host
+        self._known = known
+        self.actions: Mapping[type[Arguments], ActionHandler] = {
+            CreateSession: self.create_session,
+            ListSessions: self.list_sessions,
+            GetSessionStatus: self.get_session_status,
+            CheckSessionIdle: self.check_session_idle,
+            ClearSessionBuffer: self.clear_session_buffer,
+            CloseSession: self.close_session,
+            CloseAllSessions: self.close_all_sessions,
+            KillSessionProcesses: self.kill_session_processes,
+        }
+
+    async def create_session(self, call: CreateSession, _: Stop) -> Observation:
+        """Open a terminal, or find it open already."""
+        there = {one.name for one in await self._host.terminals() if one.alive}
+        terminal = await self._host.terminal(call.session_id, create=True)
+        self._known.note(await terminal.status())
+        change = "found" if call.session_id in there else "created"
+        return SessionChange(session_id=call.session_id, change=change)
+
+    async def list_sessions(self, _: ListSessions, __: Stop) -> Observation:
+        """Every session and what it runs."""
+        entries = [
+            SessionEntry(
+                session_id=one.name,
+                is_alive=one.alive,
+                running=one.busy,
+                exit_code=one.exit_code,
+                command=shortened(one.command),
+                end=one.end,
+            )
+            for one in await self._host.terminals()
+        ]
+        return SessionList(sessions=tuple(entries))
+
+    async def get_session_status(self, call: GetSessionStatus, _: Stop) -> Observation:
+        """How a session stands."""
+        status = await (await self._host.terminal(call.session_id)).status()
+        silent = max(0.0, time.time() - status.last_output) if status.last_output else None
+        return SessionStatus(
+            session_id=status.name,
+            is_alive=status.alive,
+            running=status.busy,
+            exit_code=status.exit_code,
+            command=shortened(status.command),
+            last_activity=status.last_output or None,
+            silent_seconds=silent,
+            output_bytes=status.log_bytes,
+            end=status.end,
+        )
+
+    async def check_session_idle(self, call: CheckSessionIdle, _: Stop) -> Observation:
+        """Whether a session runs nothing."""
+        status = await (await self._host.terminal(call.session_id)).status()
+        command = shortened(status.command) if status.busy else ""
+        return SessionIdle(session_id=status.name, is_idle=not status.busy, command=command)
+
+    async def clear_session_buffer(self, call: ClearSessionBuffer, _: Stop) -> Observation:
+        """Hide the output so far; the log keeps it."""
+        status = await (await self._host.terminal(call.session_id)).status()
+        self._known.hide(status)
+        return SessionChange(session_id=status.name, change="cleared")
+
+    async def close_session(self, call: CloseSession, _: Stop) -> Observation:
+        """End a session and what runs in it."""
+        await self._close(call.session_id)
+        return SessionChange(session_id=call.session_id, change="closed", closed=(call.session_id,))
+
+    async def close_all_sessions(self, _: CloseAllSessions, __: Stop) -> Observation:
+        """End every session."""
+        names = await self._names()
+        for name in names:
+            await self._close(name)
+        return SessionChange(session_id="", change="closed", closed=tuple(names))
+
+    async def kill_session_processes(self, call: KillSessionProcesses, _: Stop) -> Observation:
+        """Signal what runs in the foreground; the session stays."""
+        terminal = await self._host.terminal(call.session_id)
+        busy = (await terminal.status()).busy
+        killed = await terminal.signal("KILL" if call.force else "TERM")
+        status = self._known.note(await terminal.wait(1.0, asyncio.Event()))
+        return ProcessesSignalled(
+            session_id=call.session_id,
+            signal_used="SIGKILL" if call.force else "SIGTERM",
+            killed_processes=tuple(killed),
+            running=status.busy,
+            shell_interrupted=busy and not killed,
+        )
+
+    async def _names(self) -> list[str]:
+        return [status.name for status in await self._host.terminals()]
+
+    async def _close(self, name: str) -> None:
+        terminal = await self._host.terminal(name)
+        await terminal.close()
+        self._known.closed(await terminal.status())
+
+
+_FIRST_BLOCK = 1 << 16
+_MOST_BYTES = 1 << 20
+"""How far back `newest` reads for its lines: far more than is shown, decoded in milliseconds."""
+
+
+class OutputLines(NamedTuple):
+    """Output as lines."""
+
+    text: str
+    cut_bytes: int
+    """Bytes between head and tail that were not read; the text says so."""
+
+
+async def output_lines(terminal: Terminal, start: int, end: int, characters: int) -> OutputLines:
+    """The log of [start, end) within `characters`: whole, or head and tail with a notice."""
+    part = max(4_000, characters * 2)
+    if end - start <= 2 * part:
+        return OutputLines("\n".join(await terminal.lines(start, end)), 0)
+    head = "\n".join(await terminal.lines(start, start + part))
+    tail = "\n".join((await terminal.lines(end - part, end))[1:])
+    room = max(100, characters - 400)
+    head, tail = _first_lines(head, room * 2 // 3), _last_lines(tail, room // 3)
+    missing = end - start - len(head.encode()) - len(tail.encode())
+    notice = (
+        f"[… about {missing} bytes between are not shown; get_session_output(session_id="
+        f"{terminal.name!r}, start_lines, end_lines) shows lines counted from the end …]"
+    )
+    return OutputLines(f"{head}\n{notice}\n{tail}", missing)
+
+
+async def newest_lines(
+    terminal: Terminal, begin: int, end: int, count: int
+) -> tuple[list[str], bool]:
+    """The last `count` lines of [begin, end), and whether there are earlier ones.
+
+    Of a line longer than what is read there is its end.
+    """
+    if not count:
+        return [], end > begin
+    block = _FIRST_BLOCK
+    while True:
+        start = max(begin, end - block)
+        lines = await terminal.lines(start, end)
+        whole = lines if start == begin else lines[1:] or lines[-1:]
+        if start == begin or len(whole) >= count or block >= _MOST_BYTES:
+            return whole[-count:], start > begin or len(whole) > count
+        block *= 4
+
+
+def _first_lines(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    at = text.rfind("\n", max(0, room - 400), room)
+    return text[: at if at > 0 else room]
+
+
+def _last_lines(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    at = text.find("\n", len(text) - room, len(text) - room + 400)
+    return text[at + 1 if at > 0 else len(text) - room :]
+
+
+_GLANCE_SECONDS = 0.3
+"""How long a command that is not waited for is watched, so that an immediate error shows."""
+_ANSWER_SECONDS = 5.0
+"""Most that an answer to a prompt is watched."""
+_QUIET_SECONDS = 0.5
+# Processes of a shell that has ended can neither be seen nor signalled from the next one.
+_ENDED = (
+    "The session's shell has ended; the next command opens a new one and ends what the old"
+    " one left running, so use another session_id to keep that."
+)
+_REOPENED = "The session was dead, {end}; this ran in a new shell, and what it had left was ended."
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """What the task allows."""
+
+    command_seconds: float
+    silence_seconds: float
+    """A running command must have been silent this long before it can be answered."""
+    characters: int
+    """Of output in one observation."""
+
+
+class CommandActions:
+    """The twelve command actions."""
+
+    def __init__(self, host: Host, known: SessionRecords, limits: CommandLimits) -> None:
+        self._host = host
+        self._known = known
+        self._limits = limits
+        self._actions: dict[type[Arguments], ActionHandler] = {
+            **SessionActions(host, known).actions,
+            RunCommand: self.run_command,
+            InputInSession: self.input_in_session,
+            GetSessionOutput: self.get_session_output,
+            GetSessionRecentOutput: self.get_session_recent_output,
+        }
+
+    async def act(self, arguments: CommandAction, stop: Stop) -> Observation:
+        """Run one action. Raises TerminalMissing, TerminalBusy, TerminalDead."""
+        return await self._actions[type(arguments)](arguments, stop)
+
+    async def run_command(self, call: RunCommand, stop: Stop) -> Observation:
+        """Start a command and wait for it as long as the task allows."""
+        terminal, note = await self._open(call.session_id)
+        begun = time.monotonic()
+        try:
+            start = await terminal.run(call.command)
+        except TerminalBusy:
+            status = await terminal.status()
+            return _busy(call.session_id, status.command)
+        patience = self._limits.command_seconds if call.wait_for_completion else _GLANCE_SECONDS
+        status = self._known.note(await terminal.wait(patience, stop.event))
+        waited = time.monotonic() - begun
+        text = await output_lines(terminal, start, status.log_bytes, self._limits.characters)
+        ended_by = ""
+        if status.busy:
+            ended_by = "limit" if call.wait_for_completion else "asked"
+            ended_by = (stop.reason or "wake") if stop.event.is_set() else ended_by
+        return _output(status, text, waited, ended_by, not call.wait_for_completion, note)
+
+    async def input_in_session(self, call: InputInSession, stop: Stop) -> Observation:
+        """Type an answer into a command that runs and waits, then watch what comes."""
+        terminal = await self._host.terminal(call.session_id)
+        status = await terminal.status()
+        if not status.busy:
+            return _failed(f"Nothing runs in session {call.session_id}; use run_command.")
+        begun = time.monotonic()
+        if not await self._is_silent(terminal, stop):
+            return _failed(
+                f"{shortened(status.command)!r} is still printing; input is taken after "
+                f"{self._limits.silence_seconds:g} s of silence. Look with get_session_output."
+            )
+        answer = call.input_text if call.input_text.endswith("\n") else call.input_text + "\n"
+        start = (await terminal.status()).log_bytes
+        await terminal.type_text(answer)
+        status = self._known.note(await self._watch_answer(terminal, start, stop))
+        text = await output_lines(terminal, start, status.log_bytes, self._limits.characters)
+        return _output(status, text, time.monotonic() - begun, "asked" if status.busy else "")
+
+    async def get_session_output(self, call: GetSessionOutput, _: Stop) -> Observation:
+        """Lines counted back from the newest."""
+        terminal = await self._host.terminal(call.session_id)
+        status = self._known.note(await terminal.status())
+        begin, note = self._known.begin(call.session_id), ""
+        if call.since_timestamp:
+            begin, note = self._since(call.session_id, float(call.since_timestamp))
+        count = max(0, call.start_lines - call.end_lines)
+        lines, earlier = await newest_lines(terminal, begin, status.log_bytes, call.start_lines)
+        shown = lines[: len(lines) - call.end_lines] if call.end_lines else lines
+        what = f"{len(shown)} lines"
+        if call.end_lines:
+            what += f", the newest {min(call.end_lines, len(lines))} left out"
+        if earlier and count:
+            more = call.start_lines < MOST_LINES and len(lines) >= call.start_lines
+            hint = "raise start_lines" if more else "too far back to be shown"
+            what += f"; earlier output exists, {hint}"
+        return _window(status, OutputLines("\n".join(shown), 0), f"({what}) {note}".rstrip())
+
+    async def get_session_recent_output(self, call: GetSessionRecentOutput, _: Stop) -> Observation:
+        """What was printed in the last seconds."""
+        terminal = await self._host.terminal(call.session_id)
+        status = self._known.note(await terminal.status())
+        begin, note = self._since(call.session_id, time.time() - call.seconds)
+        text = await output_lines(terminal, begin, status.log_bytes, self._limits.characters)
+        return _window(status, text, f"(last {call.seconds} s) {note}".rstrip())
+
+    async def standing(self, session_id: str) -> str:
+        """What a session shows now, for a call whose outcome is unknown."""
+        try:
+            terminal = await self._host.terminal(session_id)
+        except TerminalMissing:
+            return f"There is no session {session_id}."
+        status = self._known.note(await terminal.status())
+        begin = self._known.begin(session_id)
+        lines, _ = await newest_lines(terminal, begin, status.log_bytes, 30)
+        ended = status.end or f"exit code {status.exit_code}"
+        state = "still running" if status.busy else f"not running, {ended}"
+        last = f"its last command {shortened(status.command)!r}: {state}"
+        head = f"Session {session_id}, {last if status.command else 'nothing ran yet'}; it shows:"
+        return "\n".join([head, *(lines or ["(no output)"])])
+
+    async def _open(self, name: str) -> tuple[Terminal, str]:
+        """A session with a living shell, and what to say of one that had ended."""
+        try:
+            end = (await (await self._host.terminal(name)).status()).end
+        except TerminalMissing:
+            end = ""
+        terminal = await self._host.terminal(name, create=True)
+        self._known.note(await terminal.status())
+        return terminal, _REOPENED.format(end=end) if end else ""
+
+    def _since(self, name: str, at: float) -> tuple[int, str]:
+        since = self._known.since(name, at)
+        if since.known_from <= at:
+            return since.offset, ""
+        clock = time.strftime("%H:%M:%SZ", time.gmtime(since.known_from))
+        return since.offset, f"Times before {clock} are not known; this is the output since then."
+
+    async def _is_silent(self, terminal: Terminal, stop: Stop) -> bool:
+        """Whether the command has been silent long enough; gives it one such while to be so."""
+        for attempt in range(2):
+            status = await terminal.status()
+            missing = self._limits.silence_seconds - (time.time() - status.last_output)
+            if missing <= 0:
+                return True
+            if attempt == 0:
+                await terminal.wait(min(missing + 0.05, self._limits.silence_seconds), stop.event)
+        return False
+
+    async def _watch_answer(self, terminal: Terminal, start: int, stop: Stop) -> TerminalStatus:
+        """Wait until the command ends, or has printed something and is quiet again."""
+        deadline = time.monotonic() + min(_ANSWER_SECONDS, self._limits.command_seconds)
+        while True:
+            status = await terminal.wait(0.1, stop.event)
+            quiet = time.time() - status.last_output > _QUIET_SECONDS
+            answered = status.log_bytes > start and quiet
+            if not status.busy or answered or stop.event.is_set() or time.monotonic() > deadline:
+                return status
+
+
+def _failed(error: str) -> Failed:
+    return Failed(error=error)
+
+
+def _busy(session_id: str, command: str) -> Failed:
+    return Failed(
+        error=f"Session {session_id} is busy with {shortened(command)!r}; the new command was not "
+        "started. Wait, use another session_id, or kill_session_processes."
+    )
+
+
+def _output(
+    status: TerminalStatus,
+    text: OutputLines,
+    waited: float,
+    ended_by: str,
+    aside: bool = False,
+    note: str = "",
+) -> CommandOutput:
+    failed = not status.busy and status.exit_code not in (0, None)
+    error = f"exit code {status.exit_code}" if failed else ""
+    later = "" if status.alive else _ENDED
+    later = later or _unlogged(status)
+    return CommandOutput(
+        success=not failed and status.alive,
+        error=f"the session is dead: {status.end}" if status.end else error,
+        session_id=status.name,
+        running=status.busy,
+        exit_code=status.exit_code,
+        async_execution=aside,
+        execution_time=round(waited, 3),
+        ended_by=ended_by,
+        output_bytes=status.log_bytes,
+        cut_bytes=text.cut_bytes,
+        output=text.text,
+        end=status.end,
+        note=f"{note} {later}".strip(),
+    )
+
+
+def _window(status: TerminalStatus, text: OutputLines, note: str) -> CommandOutput:
+    return CommandOutput(
+        session_id=status.name,
+        running=status.busy,
+        exit_code=status.exit_code,
+        output_bytes=status.log_bytes,
+        cut_bytes=text.cut_bytes,
+        window=True,
+        end=status.end,
+        output=text.text,
+        note=f"{note} {_unlogged(status)}".strip(),
+    )
+
+
+def _unlogged(status: TerminalStatus) -> str:
+    if not status.unlogged:
+        return ""
+    return f"Output is not recorded now: {status.unlogged}; free some, it then goes on."

@@ -1,1 +1,0 @@
-"""The task's evaluator, and its slots on a host."""

@@ -1,0 +1,399 @@
+"""One evaluation: slot, snapshot, format check, the evaluator in a sandbox of its own, its score.
+
+Links that would lead an evaluator to what it alone may read are refused.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_daemon.environments.workstation.evaluation_slots import Slots
+from houston_daemon.hosts.protocol import Finished, Host
+from houston_shared.config_hosts import LOCAL
+from houston_shared.faults import point
+from houston_shared.plural import many
+from houston_shared.safe_text import safe
+from houston_shared.task import Task
+from houston_shared.task_tables import Evaluate
+
+
+class EvaluationResult(Observation, frozen=True, kw_only=True):
+    """What an evaluation gave."""
+
+    kind: ClassVar[str] = "eval"
+    bulk: ClassVar[tuple[str, ...]] = ("metrics", "left")
+    overall_score: float | None
+    """0 to 100."""
+    state: str
+    """`scored`, `format` (the evaluator's output is wrong), `failed` (crash, time, interrupted)."""
+    counted: bool
+    """Whether it used up a submission."""
+    seconds: float
+    metrics: dict[str, Any] = {}
+    left: int = 0
+    """Submissions left after it."""
+    detail: str = ""
+    """The evaluator's last words on stderr: for people, never shown to the agent."""
+    snapshot: str = ""
+    """The workspace as it was scored: a commit of the shadow repository, large files stored."""
+    finished: bool = False
+    """Whether it ends the rollout; named here so that no metric can say so."""
+
+    def fields(self) -> dict[str, Any]:
+        """Metrics stand beside the score; a metric cannot take the name of a field."""
+        return {**self.metrics, **Observation.fields(self)}
+
+
+@render.register
+def _(one: EvaluationResult) -> Text:
+    left = f"{many(one.left, 'submission')} left"
+    if one.state != "scored":
+        return Text(f"Error: {one.error} No submission was used; {left}.")
+    lines = [f"{name}: {value}" for name, value in one.metrics.items()]
+    return Text(f"overall_score: {one.overall_score:g} of 100 ({left})", "\n".join(lines))
+
+
+SECONDS = 600.0
+"""Longest look; it is not the evaluator's time."""
+MOST = 10
+"""Links that are named."""
+
+FIND = (
+    'type find xargs realpath head >/dev/null && cd -- "$1" && here=$(pwd -P) || exit 1; seen=();'
+    ' for one in "${@:2}"; do seen+=("$(realpath -m -- "$one")"); done;'
+    ' own() { local one; for one in "${seen[@]}"; do'
+    ' case "$1" in "$one"|"$one"/*) return 1;; esac; done;'
+    ' case "$1" in "$here"|"$here"/*|/proc|/proc/*) return 0;; esac; return 1; };'
+    ' links() { find "$WORKSPACE" -type l -print0; };'
+    ' links | xargs -0r realpath -mz -- | while IFS= read -rd "" to; do'
+    ' own "$to" && exit 1; :; done && exit;'
+    " links | while IFS= read -rd '' link; do"
+    ' own "$(realpath -m -- "$link")" && printf "%s\\0" "${link#"$WORKSPACE"/}"; done'
+    f" | head -zn {MOST + 1}"
+)
+"""Bash: prints such links, each with a NUL behind it, and ends with 0. `$1` is the task's folder,
+and the words after it are parts of it that the agent sees, too.
+
+All are resolved by one process; only where that finds something each is asked for by itself."""
+
+
+def links_found(found: bytes) -> str:
+    """What the agent is told of the links that `FIND` printed; empty where there is none."""
+    names = found.decode(errors="replace").split("\0")[:-1]
+    if not names:
+        return ""
+    more = " and more" if len(names) > MOST else ""
+    return (
+        f"Links of the workspace lead to the evaluator's own files or into /proc:"
+        f" {', '.join(names[:MOST])}{more}. Work with such links is not scored; remove them."
+    )
+
+
+_METRICS = 50
+_METRIC_TEXT = 500
+_SCALED = Evaluate()
+
+
+class Malformed(Exception):
+    """The evaluator's output is not what a task file promises; the text says how."""
+
+
+def read_score(
+    output: bytes, cut: bool = False, scale: Evaluate = _SCALED
+) -> tuple[float, dict[str, Any]]:
+    """The score and the other metrics in an evaluator's output.
+
+    output: one JSON object with `overall_score`, a number from 0 to 100, or with `raw_score` where
+    `scale` has both ends of a scale. Numbers, booleans and short strings among its other members
+    are metrics. Raises Malformed.
+    """
+    if cut:
+        raise Malformed("its output is longer than 1 MB")
+    if not output.strip():
+        raise Malformed("it printed nothing")
+    try:
+        found = json.loads(output, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Malformed("its output is not one JSON object") from None
+    if not isinstance(found, dict):
+        raise Malformed("its output is not one JSON object")
+    if scale.baseline is not None and scale.reference is not None:
+        found.pop("overall_score", None)
+        raw = _number(found, "raw_score")
+        score = scaled(raw, scale.baseline, scale.reference)
+    else:
+        score = _number(found, "overall_score")
+        if not 0 <= score <= 100:
+            raise Malformed("`overall_score` is not between 0 and 100")
+        del found["overall_score"]
+    return score, dict([_metric(*item) for item in found.items()][:_METRICS])
+
+
+def scaled(raw: float, baseline: float, reference: float) -> float:
+    """Points for a raw score: 0 at `baseline`, 100 at `reference`, linear and clipped.
+
+    Source: APOLLO, appendix B.4.
+    """
+    share = (raw / 2 - baseline / 2) / (reference / 2 - baseline / 2)  # halves cannot overflow
+    return round(100 * min(1.0, max(0.0, share)), 6)
+
+
+def _number(found: dict[str, Any], name: str) -> float:
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Malformed(f"`{name}` is missing or no number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Malformed(
+            f"`{name}` is not finite"
+            if name == "raw_score"
+            else "`overall_score` is not between 0 and 100"
+        )
+    return number
+
+
+def _metric(name: str, value: Any) -> tuple[str, Any]:
+    if isinstance(value, bool | int | float):
+        small = isinstance(value, bool) or abs(value) < 2**53
+        return str(safe(name[:60])), value if small else str(value)[:_METRIC_TEXT]
+    return str(safe(name[:60])), str(safe(_text(value)[:_METRIC_TEXT]))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value)
+    except RecursionError:  # writing needs a little more of the stack than reading
+        return "[nested too deeply to be shown]"
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_IN_FOLDER = 'cd -- "$1" && exec /bin/bash -c "$2"'
+_MISSING = (
+    'cd -- "$WORKSPACE" && here=$(pwd -P) && for f in "$@"; do'
+    ' case "$(realpath -e -- "$f" 2>/dev/null)" in "$here"|"$here"/*) ;;'
+    ' *) printf "%s\\0" "$f" ;; esac; done'
+)
+"""A link to what everybody sees is no work of the agent's."""
+_NAMED = 10
+_OUTPUT = 1_000_000
+_DETAIL = 2_000
+_INTERRUPT_LOOK = 0.2
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One evaluation under way."""
+
+    standing: Standing
+    interrupted: asyncio.Event
+    seconds: float
+    """Most that all its parts may take."""
+    snapshot: str
+    """What is scored."""
+    seconds_used: float = 0.0
+
+
+class Evaluation:
+    """Evaluations of one rollout."""
+
+    def __init__(
+        self,
+        host: Host,
+        task: Task,
+        folder: Path,
+        slots: Slots,
+        mark: Callable[[], Awaitable[str]],
+    ) -> None:
+        """mark: takes a snapshot of what is scored, large files too; returns its commit."""
+        self._host = host
+        self._task = task
+        self._folder = folder
+        self._slots = slots
+        self._mark = mark
+
+    async def run(self, standing: Standing, stop: Stop) -> Observation:
+        """Score the workspace as it stands, if a submission is left."""
+        limit = self._task.budget.evaluations
+        if not self._task.evaluate.command:
+            return Failed(error="This task has no evaluator; finish when the work is done.")
+        if standing.evaluations >= limit:
+            return Failed(error=f"All {limit} submissions are used.")
+        if self._host.name == LOCAL and not self._folder.is_dir():
+            return Failed(error="The task's folder, where its evaluator lies, is not there now.")
+        seconds = self._seconds(standing)
+        if seconds <= 0:
+            return Failed(error="The time that evaluations may take is used.")
+        async with self._slots.slot(stop.event.is_set) as free:
+            if not free:
+                return self._failed(
+                    "The waiting for an evaluation slot ended because a person spoke.", standing
+                )
+            snapshot = await self._mark()
+            async with _interruption(stop) as interrupted:
+                point("worker.evaluation.before")
+                attempt = Attempt(standing, interrupted, seconds, snapshot)
+                refused = await self._checked(attempt)
+                done = refused or await self._scored(attempt)
+        point("worker.evaluation.after")
+        return done
+
+    def _seconds(self, standing: Standing) -> float:
+        """How long this evaluation may take."""
+        each, all_of_them = self._task.evaluate.seconds, self._task.budget.evaluation_seconds
+        left = all_of_them - standing.evaluation_seconds if all_of_them else each
+        return min(each, left)
+
+    async def _checked(self, attempt: "Attempt") -> EvaluationResult | None:
+        """What is wrong with the form of the work; None when it can be scored."""
+        evaluate = self._task.evaluate
+        if led := await self._led_astray(attempt):
+            return led
+        if evaluate.required:
+            done = await self._spawn(attempt, _MISSING, *evaluate.required)
+            missing = done.stdout.decode(errors="replace").split("\0")[:-1]
+            if done.exit_code is None:
+                return self._ended(done, attempt)
+            if missing:
+                names = ", ".join(missing[:_NAMED])
+                more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+                error = (
+                    f"The workspace lacks {names}{more}, which must be there to be scored; links"
+                    " that lead out of it do not count."
+                )
+                return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
+        if not evaluate.format:
+            return None
+        done = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.format)
+        if done.exit_code is None:
+            return self._ended(done, attempt)
+        if done.exit_code == 0:
+            return None
+        said = str(safe(done.stdout[:_DETAIL])).strip() or "it does not say what"
+        error = f"The format of the work is wrong: {said}"
+        detail = str(safe(done.stderr[-_DETAIL:]))
+        return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
+
+    async def _led_astray(self, attempt: "Attempt") -> EvaluationResult | None:
+        """What is wrong with links of the workspace; None where they lead nowhere special."""
+        words = (str(self._folder), *self._seen())
+        done = await self._run(attempt, SECONDS, FIND, *words)
+        if done.exit_code is None and attempt.interrupted.is_set():
+            return self._ended(done, attempt)
+        if done.exit_code != 0:
+            detail = str(safe(done.stderr[-_DETAIL:]))
+            error = "The links of the workspace could not be looked at, so nothing was scored."
+            return self._failed(error, attempt.standing, 0.0, detail)
+        error = links_found(done.stdout)
+        return self._failed(error, attempt.standing, 0.0, "", "format") if error else None
+
+    def _seen(self) -> list[str]:
+        """Parts of the task's folder that are mapped for the agent, too: an environment has links
+        to its own Python, and so have those that are made of it."""
+        named = filter(None, (self._task.activate, *self._task.mapped.read))
+        paths = (self._folder / one for one in named)
+        return [str(path) for path in paths if self._folder in path.parents]
+
+    async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> Finished:
+        """Run a script within the attempt's time."""
+        left = max(0.1, attempt.seconds - attempt.seconds_used)
+        done = await self._run(attempt, left, script, *words)
+        attempt.seconds_used += done.seconds
+        return done
+
+    async def _run(self, attempt: "Attempt", seconds: float, script: str, *words: str) -> Finished:
+        """Run a script shut in with task folder and workspace."""
+        return await self._host.spawn(
+            ["/bin/bash", "-c", script, "evaluate", *words],
+            seconds=seconds,
+            writable=False,
+            extra_read=[self._folder],
+            stop=attempt.interrupted,
+            output_limit=_OUTPUT,
+        )
+
+    def _ended(self, done: Finished, attempt: "Attempt") -> EvaluationResult:
+        """The observation of an evaluation that was cut short."""
+        why = f"took longer than {attempt.seconds:g} s and was ended"
+        why = "was interrupted by a person" if attempt.interrupted.is_set() else why
+        detail = str(safe(done.stderr[-_DETAIL:]))
+        error = f"The evaluator {why}."
+        return self._failed(error, attempt.standing, attempt.seconds_used, detail)
+
+    async def _scored(self, attempt: "Attempt") -> EvaluationResult:
+        evaluate, standing = self._task.evaluate, attempt.standing
+        done = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.command)
+        if done.exit_code is None:
+            return self._ended(done, attempt)
+        seconds, detail = attempt.seconds_used, str(safe(done.stderr[-_DETAIL:]))
+        if done.exit_code:
+            crash = f"The evaluator failed with exit code {done.exit_code} and gave no score."
+            return self._failed(crash, standing, seconds, detail)
+        try:
+            score, metrics = read_score(done.stdout, done.cut, evaluate)
+        except Malformed as problem:
+            error = f"The evaluator gave no valid score: {problem}."
+            detail = f"{detail}\nIt printed: {safe(done.stdout[:_DETAIL])}".strip()
+            return self._failed(error, standing, seconds, detail, "format")
+        return EvaluationResult(
+            overall_score=score,
+            state="scored",
+            counted=True,
+            seconds=round(seconds, 3),
+            metrics=metrics,
+            left=self._task.budget.evaluations - standing.evaluations - 1,
+            detail=detail,
+            snapshot=attempt.snapshot,
+        )
+
+    def _failed(
+        self,
+        error: str,
+        standing: Standing,
+        seconds: float = 0.0,
+        detail: str = "",
+        state: str = "failed",
+    ) -> EvaluationResult:
+        return EvaluationResult(
+            success=False,
+            error=error,
+            overall_score=None,
+            state=state,
+            counted=False,
+            seconds=round(seconds, 3),
+            left=self._task.budget.evaluations - standing.evaluations,
+            detail=detail,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _interruption(stop: Stop) -> AsyncIterator[asyncio.Event]:
+    """An event that is set when a person interrupts; a mere wake lets an evaluation go on."""
+    interrupted = asyncio.Event()
+
+    async def watch() -> None:
+        await stop.event.wait()
+        while stop.reason != "interrupt":  # noqa: ASYNC110 - the event stays set after a wake
+            await asyncio.sleep(_INTERRUPT_LOOK)
+        interrupted.set()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield interrupted
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

@@ -1,0 +1,288 @@
+"""The eleven file actions as types: arguments with bounds, observations, how these read."""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.typed_observation import Observation, Text, render
+
+_LINE = 1_000_000_000
+Path = Annotated[str, Meta(min_length=1, max_length=300, description="Path inside the workspace.")]
+Line = Annotated[int, Meta(ge=1, le=_LINE, description="Line number, from 1.")]
+Term = Annotated[str, Meta(min_length=1, max_length=200, description="Literal text.")]
+Content = Annotated[str, Meta(max_length=8_000, description="The text.")]
+
+
+class FileAction(Arguments, frozen=True, kw_only=True):
+    """Base of the file actions."""
+
+    family: ClassVar[str] = "file"
+
+
+class OpenFile(FileAction, frozen=True, kw_only=True):
+    """Open a file and show numbered lines."""
+
+    name: ClassVar[str] = "open_file"
+    path: Path
+    line_number: Line = 1
+    context_lines: Annotated[int, Meta(ge=1, le=1_000, description="Lines to show.")] = 100
+
+
+class FileGotoLine(FileAction, frozen=True, kw_only=True):
+    """Show the open file from a line on."""
+
+    name: ClassVar[str] = "file_goto_line"
+    line_number: Line
+
+
+class FileScrollDown(FileAction, frozen=True, kw_only=True):
+    """Show the next lines of the open file."""
+
+    name: ClassVar[str] = "file_scroll_down"
+
+
+class FileScrollUp(FileAction, frozen=True, kw_only=True):
+    """Show the lines before."""
+
+    name: ClassVar[str] = "file_scroll_up"
+
+
+class CreateFile(FileAction, frozen=True, kw_only=True):
+    """Write a whole file, with its folders."""
+
+    name: ClassVar[str] = "create_file"
+    filename: Path
+    content: Content
+
+
+class EditFile(FileAction, frozen=True, kw_only=True):
+    """Replace lines start to end; end = start - 1 inserts."""
+
+    name: ClassVar[str] = "edit_file"
+    path: Path
+    start: Annotated[int, Meta(ge=1, le=_LINE, description="First line to replace.")]
+    end: Annotated[int, Meta(ge=0, le=_LINE, description="Last line to replace.")]
+    content: Content
+
+
+class SearchDir(FileAction, frozen=True, kw_only=True):
+    """Find text in the files of a folder."""
+
+    name: ClassVar[str] = "search_dir"
+    search_term: Term
+    dir_path: Path = "."
+
+
+class SearchFile(FileAction, frozen=True, kw_only=True):
+    """Find text in one file."""
+
+    name: ClassVar[str] = "search_file"
+    search_term: Term
+    file_path: Path
+
+
+class FindFile(FileAction, frozen=True, kw_only=True):
+    """Find files by name; * and ? are wildcards."""
+
+    name: ClassVar[str] = "find_file"
+    file_name: Annotated[str, Meta(min_length=1, max_length=200, description="Name or pattern.")]
+    dir_path: Path = "."
+
+
+class ListFiles(FileAction, frozen=True, kw_only=True):
+    """List one folder."""
+
+    name: ClassVar[str] = "list_files"
+    path: Path = "."
+    show_hidden: Annotated[bool, Meta(description="Also names that begin with a dot.")] = False
+
+
+class GetFileInfo(FileAction, frozen=True, kw_only=True):
+    """Tell which file is open, and where."""
+
+    name: ClassVar[str] = "get_file_info"
+
+
+FILE_ACTIONS: tuple[type[FileAction], ...] = (
+    OpenFile,
+    FileGotoLine,
+    FileScrollDown,
+    FileScrollUp,
+    CreateFile,
+    EditFile,
+    SearchDir,
+    SearchFile,
+    FindFile,
+    ListFiles,
+    GetFileInfo,
+)
+
+
+class FileWindow(Observation, frozen=True, kw_only=True):
+    """Numbered lines of one file."""
+
+    kind: ClassVar[str] = "file"
+    bulk: ClassVar[tuple[str, ...]] = ("content", "note")
+    path: str
+    change: str = ""
+    """`` (only shown), `created`, `replaced` (a whole file), `edited`."""
+    first_line: int = 0
+    last_line: int = 0
+    total_lines: int | None = None
+    """None when the file is too large to count."""
+    size: int = 0
+    """Bytes."""
+    binary: bool = False
+    invalid_utf8: bool = False
+    """Whether the window holds bytes that are no UTF-8."""
+    blind: bool = False
+    """A change of a file that was not shown since it last changed."""
+    content: str = ""
+    note: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a folder."""
+
+    name: str
+    type: str
+    """`file`, `folder`, `link`, `other`."""
+    size: int
+    target: str = ""
+
+
+class Listing(Observation, frozen=True, kw_only=True):
+    """One folder."""
+
+    kind: ClassVar[str] = "listing"
+    bulk: ClassVar[tuple[str, ...]] = ("entries",)
+    path: str
+    total: int
+    hidden: int
+    """Names with a leading dot that were left out."""
+    entries: tuple[Entry, ...]
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True):
+    """One line that holds the term."""
+
+    path: str
+    line: int
+    text: str
+
+
+class Matches(Observation, frozen=True, kw_only=True):
+    """Lines that hold a term."""
+
+    kind: ClassVar[str] = "search"
+    bulk: ClassVar[tuple[str, ...]] = ("matches", "note")
+    query: str
+    path: str
+    total_results: int
+    complete: bool
+    """False when a limit of time or number ended the search."""
+    matches: tuple[Match, ...]
+    note: str = ""
+
+
+class FoundFiles(Observation, frozen=True, kw_only=True):
+    """Files whose name fits."""
+
+    kind: ClassVar[str] = "found"
+    bulk: ClassVar[tuple[str, ...]] = ("paths",)
+    query: str
+    path: str
+    total_results: int
+    complete: bool
+    paths: tuple[str, ...]
+
+
+class FileInfo(Observation, frozen=True, kw_only=True):
+    """The open file."""
+
+    kind: ClassVar[str] = "info"
+    path: str
+    """Empty when none is open."""
+    first_line: int = 0
+    last_line: int = 0
+    total_lines: int | None = None
+    size: int = 0
+    modified: float = 0.0
+    """Unix time."""
+
+
+@render.register
+def _(one: FileWindow) -> Text:
+    done = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(one.change, "")
+    if one.binary:
+        shown = f"{done}{_line(one.path)}: binary, {one.size} bytes; not shown. {one.note}"
+        return Text(shown.rstrip())
+    total = "?" if one.total_lines is None else str(one.total_lines)
+    span = f"lines {one.first_line}-{one.last_line} of {total}"
+    if one.total_lines == 0:
+        span = "empty"
+    flaw = " Bytes that are not UTF-8 are shown as \ufffd." if one.invalid_utf8 else ""
+    head = f"[{done}{_line(one.path)}: {span}, {one.size} bytes]{flaw} {one.note}".rstrip()
+    return Text(head, one.content, "file_goto_line shows any line")
+
+
+@render.register
+def _(one: Listing) -> Text:
+    more = one.total - len(one.entries)
+    tail = f", {more} more not listed" if more else ""
+    hidden = f", {one.hidden} hidden" if one.hidden else ""
+    noun = "entry" if one.total == 1 else "entries"
+    head = f"{_line(one.path)}: {one.total} {noun}{hidden}{tail}"
+    how = "list a folder below, or find_file with a pattern"
+    return Text(head, "\n".join(map(_entry, one.entries)), how)
+
+
+def _line(name: str) -> str:
+    """A name with its line feeds as glyphs: it can make no lines that look like ours."""
+    return name.replace("\n", "\u23ce").replace("\r", "\u240d")
+
+
+def _entry(entry: Entry) -> str:
+    name = _line(entry.name)
+    if entry.type == "folder":
+        return f"{name}/"
+    if entry.type == "link":
+        return f"{name} -> {_line(entry.target)}"
+    return f"{name}  {entry.size}" if entry.type == "file" else f"{name}  (special)"
+
+
+@render.register
+def _(one: Matches) -> Text:
+    lines = [f"{_line(match.path)}:{match.line}: {match.text}" for match in one.matches]
+    head = (
+        f"{_count(one.total_results, one.complete, 'line')} with {one.query!r} in {_line(one.path)}"
+    )
+    more = one.total_results - len(lines)
+    tail = f"; the first {len(lines)}:" if more else ":" if lines else "."
+    note = f" {one.note}" if one.note else ""
+    return Text(head + tail + note, "\n".join(lines), "search a smaller folder")
+
+
+@render.register
+def _(one: FoundFiles) -> Text:
+    count = _count(one.total_results, one.complete, "file")
+    head = f"{count} named {one.query!r} in {_line(one.path)}"
+    tail = f"; the first {len(one.paths)}:" if one.total_results > len(one.paths) else ":"
+    paths = "\n".join(map(_line, one.paths))
+    return Text(head + (tail if paths else "."), paths, "use a narrower pattern")
+
+
+def _count(number: int, complete: bool, noun: str) -> str:
+    least = "" if complete else "At least "
+    return f"{least}{number or 'no'} {noun}{'' if number == 1 else 's'}".capitalize()
+
+
+@render.register
+def _(one: FileInfo) -> Text:
+    if not one.path:
+        return Text("No file is open.")
+    total = "?" if one.total_lines is None else one.total_lines
+    shown = f"lines {one.first_line}-{one.last_line} of {total} were shown last"
+    return Text(f"Open: {_line(one.path)}, {one.size} bytes; {shown}.")

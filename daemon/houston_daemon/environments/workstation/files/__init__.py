@@ -1,1 +1,0 @@
-"""The files of the workspace: windows, edits, searches."""

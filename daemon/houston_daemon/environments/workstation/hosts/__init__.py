@@ -1,1 +1,0 @@
-"""The hosts of one rollout, and what the workstation does on each."""

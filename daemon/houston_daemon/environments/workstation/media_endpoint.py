@@ -1,0 +1,157 @@
+"""The OpenAI-compatible endpoint that hears and sees: two requests, tried again where that helps.
+
+`/audio/transcriptions` takes a file, `/chat/completions` takes pictures as data addresses. Knows
+no files and no agent; a request is bounded in time and its answer in size.
+"""
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import httpx
+import msgspec
+
+from houston_shared.config_tools import MultimodalTool
+
+_TRIES = 3
+_PAUSE = 0.5
+_LONGEST_PAUSE = 10.0
+_AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504})
+_MOST_ANSWER = 4_000_000
+_QUOTED = 300
+
+
+class NoEndpointAnswer(Exception):
+    """The endpoint gave no answer; the text is for the agent."""
+
+
+class Picture(NamedTuple):
+    """One picture for a model."""
+
+    kind: str
+    """Its media type, `image/png`."""
+    data: bytes
+
+
+class Endpoint:
+    """Requests to the node's multimodal endpoint."""
+
+    def __init__(self, settings: MultimodalTool, key: str) -> None:
+        self._settings = settings
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    @property
+    def missing(self) -> str:
+        """Why there is no endpoint to ask, in words; empty where there is one."""
+        if self._settings.url:
+            return ""
+        return (
+            "This node has no endpoint for sound and pictures; the operator can name one in "
+            "houston.toml: [tools.multimodal] url, model, audio_model. Go on without it."
+        )
+
+    async def transcribe(self, name: str, data: bytes, model: str) -> str:
+        """The speech in a sound file. Raises Unanswered."""
+        found = await self._ask(
+            "/audio/transcriptions",
+            data={"model": model or self._settings.audio_model, "response_format": "json"},
+            files={"file": (name, data)},
+        )
+        return _text(found.get("text") if isinstance(found, dict) else None)
+
+    async def look(self, pictures: Sequence[Picture], task: str) -> str:
+        """What a model says of pictures. Raises Unanswered."""
+        body = await asyncio.to_thread(_question, self._settings.model, pictures, task)
+        kind = {"Content-Type": "application/json"}
+        found = await self._ask("/chat/completions", content=body, headers=kind)
+        try:
+            return _text(found["choices"][0]["message"]["content"])
+        except (KeyError, IndexError, TypeError):
+            raise NoEndpointAnswer("The endpoint's answer has no message.") from None
+
+    async def _ask(self, path: str, **body: Any) -> Any:
+        try:
+            async with (
+                asyncio.timeout(self._settings.seconds),
+                httpx.AsyncClient(
+                    timeout=self._settings.seconds, trust_env=False, headers=self._headers
+                ) as client,
+            ):
+                return await self._repeated(client, self._settings.url.rstrip("/") + path, body)
+        except TimeoutError:
+            seconds = f"{self._settings.seconds:g}"
+            raise NoEndpointAnswer(f"The endpoint gave no answer within {seconds} s.") from None
+        except (httpx.InvalidURL, UnicodeError):  # httpx reads an answer's Location, too
+            raise NoEndpointAnswer(
+                "The endpoint's address in houston.toml, or where it redirects to, is no URL."
+            ) from None
+
+    async def _repeated(self, client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> Any:
+        for attempt in range(1, _TRIES + 1):
+            pause, last = _PAUSE * 2 ** (attempt - 1), attempt == _TRIES
+            try:
+                answer = await _posted(client, url, body)
+            except httpx.TimeoutException:
+                raise TimeoutError from None
+            except httpx.HTTPError as problem:
+                if last:
+                    why = f"The endpoint cannot be reached: {type(problem).__name__}."
+                    raise NoEndpointAnswer(why) from None
+            else:
+                if answer.status not in _AGAIN or last:
+                    return _decoded(answer)
+                pause = answer.wait if answer.wait is not None else pause
+            await asyncio.sleep(min(pause, _LONGEST_PAUSE))
+        raise AssertionError("the last try returns or raises")
+
+
+def _question(model: str, pictures: Sequence[Picture], task: str) -> bytes:
+    """The request about pictures: tens of megabytes, so it is made once and aside."""
+    parts: list[dict[str, Any]] = [{"type": "text", "text": task}]
+    for picture in pictures:
+        encoded = base64.b64encode(picture.data).decode()
+        address = f"data:{picture.kind};base64,{encoded}"
+        parts.append({"type": "image_url", "image_url": {"url": address}})
+    return msgspec.json.encode({"model": model, "messages": [{"role": "user", "content": parts}]})
+
+
+class _Answer(NamedTuple):
+    status: int
+    wait: float | None
+    """Seconds that the server asks to wait before the next try."""
+    body: bytes
+
+
+async def _posted(client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> _Answer:
+    async with client.stream("POST", url, **body) as response:
+        data = bytearray()
+        async for chunk in response.aiter_bytes(1 << 16):
+            data += chunk
+            if len(data) > _MOST_ANSWER:
+                raise NoEndpointAnswer("The endpoint's answer is longer than 4 MB.")
+        asked = response.headers.get("retry-after", "")
+        return _Answer(
+            response.status_code, float(asked) if asked.isdecimal() else None, bytes(data)
+        )
+
+
+def _decoded(answer: _Answer) -> Any:
+    if answer.status >= 300:
+        said = " ".join(answer.body.decode("utf-8", "replace").split())[:_QUOTED]
+        raise NoEndpointAnswer(
+            f"The endpoint answered {answer.status}: {said or 'no reason given'}"
+        )
+    try:
+        return msgspec.json.decode(answer.body)
+    except (ValueError, RecursionError):
+        raise NoEndpointAnswer("The endpoint's answer is no JSON.") from None
+
+
+def _text(found: Any) -> str:
+    """The words of an answer, which may come in parts."""
+    if isinstance(found, list):
+        found = "".join(str(part.get("text", "")) for part in found if isinstance(part, dict))
+    if not isinstance(found, str) or not found.strip():
+        raise NoEndpointAnswer("The endpoint's answer is empty.")
+    return found

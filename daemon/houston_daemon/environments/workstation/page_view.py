@@ -1,0 +1,283 @@
+"""Windows of the open page: lines, finds and links, and how they read. Touches no network.
+
+The open page is kept in the rollout's folder over a worker's death.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_daemon.environments.workstation import web_page
+from houston_daemon.environments.workstation.web_page import Page
+from houston_daemon.environments.workstation.workstation_state import OpenPage, WorkstationState
+
+
+class PageWindow(Observation, frozen=True, kw_only=True):
+    """Numbered lines of the open page."""
+
+    kind: ClassVar[str] = "page"
+    bulk: ClassVar[tuple[str, ...]] = ("content", "notes")
+    url: str
+    """Where the page was found in the end, after redirects."""
+    title: str
+    first_line: int
+    last_line: int
+    total_lines: int
+    links: int
+    """How many links the page has."""
+    from_cache: bool = False
+    fetched_at: float = 0.0
+    """Unix time at which the page was fetched."""
+    content: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class PageFinds(Observation, frozen=True, kw_only=True):
+    """Where a keyword stands in the open page, and one of the places."""
+
+    kind: ClassVar[str] = "page_search"
+    bulk: ClassVar[tuple[str, ...]] = ("content",)
+    url: str
+    keyword: str
+    total_results: int
+    """Lines that hold the keyword."""
+    search_index: int = 0
+    """Which of them is shown, from 1; 0 when there is none."""
+    line: int = 0
+    others: tuple[int, ...] = ()
+    """Numbers of the first lines found."""
+    first_line: int = 0
+    last_line: int = 0
+    total_lines: int = 0
+    content: str = ""
+
+
+class PageLink(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of a page."""
+
+    number: int
+    text: str
+    url: str
+
+
+class PageLinks(Observation, frozen=True, kw_only=True):
+    """A part of the open page's links."""
+
+    kind: ClassVar[str] = "page_links"
+    bulk: ClassVar[tuple[str, ...]] = ("links",)
+    url: str
+    total: int
+    page_number: int
+    pages: int
+    links: tuple[PageLink, ...]
+
+
+@render.register
+def _(one: PageWindow) -> Text:
+    span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
+    title = f" {one.title!r}" if one.title else ""
+    more = " web_page_scroll_down goes on." if one.last_line < one.total_lines else ""
+    head = f"[{one.url}:{title} {span if one.total_lines else 'empty'}]{more}"
+    lines = [head, *(f"[{note}]" for note in one.notes)]
+    return Text("\n".join(lines), one.content, "web_page_goto_line shows any line")
+
+
+@render.register
+def _(one: PageFinds) -> Text:
+    if not one.total_results:
+        return Text(f"{one.keyword!r} does not stand in {one.url}.")
+    shown = f"find {one.search_index} of {one.total_results}, line {one.line} of {one.total_lines}"
+    numbers = ", ".join(map(str, one.others))
+    more = ", …" if one.total_results > len(one.others) else ""
+    head = f"[{one.keyword!r} in {one.url}: {shown}; in lines {numbers}{more}]"
+    return Text(head, one.content, "web_page_goto_line shows any line")
+
+
+@render.register
+def _(one: PageLinks) -> Text:
+    if not one.total:
+        return Text(f"{one.url} has no links.")
+    noun = "link" if one.total == 1 else "links"
+    head = f"[{one.url}: {one.total} {noun}, list {one.page_number} of {one.pages}]"
+    lines = (f"[{link.number}] {link.text or '(no text)'}: {link.url}" for link in one.links)
+    return Text(head, "\n".join(lines), "use a smaller page_size")
+
+
+LINES = 100
+"""Lines of a window."""
+_OVERLAP = 2
+"""Lines that two windows share when scrolling."""
+_HEAD = 1_000
+"""Characters left for the observation's head."""
+_MOST_OTHERS = 30
+
+
+class PageView:
+    """Looks at one page; moves `place`, which the state keeps."""
+
+    def __init__(self, page: Page, place: OpenPage, characters: int) -> None:
+        self._page = page
+        self._place = place
+        self._characters = max(400, characters - _HEAD)
+
+    def show(self, first: int) -> PageWindow | Failed:
+        """The window that begins at line `first`."""
+        page = self._page
+        total = len(page.lines)
+        if first > max(1, total):
+            return Failed(error=f"{page.url} has {total} lines; there is no line {first}.")
+        last, content = self._window(first, first + LINES - 1)
+        full = last < min(total, first + LINES - 1)
+        notes = [*page.notes, *(["The window is full."] if full else [])]
+        return PageWindow(
+            url=page.url,
+            title=page.title,
+            first_line=first if total else 0,
+            last_line=last if total else 0,
+            total_lines=total,
+            links=len(page.links),
+            fetched_at=round(page.at, 3),
+            content=content,
+            notes=tuple(notes),
+        )
+
+    def down(self) -> PageWindow | Failed:
+        """What follows the window."""
+        if self._place.last >= len(self._page.lines):
+            return Failed(error=f"Line {self._place.last} is the last of {self._page.url}.")
+        return self.show(max(self._place.first + 1, self._place.last - _OVERLAP + 1))
+
+    def up(self) -> PageWindow | Failed:
+        """What precedes the window."""
+        if self._place.first <= 1:
+            return Failed(error=f"The window begins with the first line of {self._page.url}.")
+        return self.show(max(1, self._place.first - LINES + _OVERLAP))
+
+    def search(self, keyword: str, context: int) -> PageFinds:
+        """The first find of a keyword."""
+        self._place.keyword, self._place.find = keyword, 0
+        return self._find(self._finds(), 1, context)
+
+    def search_next(self, index: int, context: int) -> PageFinds | Failed:
+        """Another find of the keyword before; 0 for the one after, from the last to the first."""
+        if not self._place.keyword:
+            return Failed(error="Nothing was searched in this page; web_page_search does.")
+        finds = self._finds()
+        if index > len(finds):
+            error = f"{self._place.keyword!r} stands in {len(finds)} lines; there is no {index}th."
+            return Failed(error=error)
+        after = self._place.find % len(finds) + 1 if finds else 0
+        return self._find(finds, index or after, context)
+
+    def links(self, size: int, number: int) -> PageLinks | Failed:
+        """One list of the page's links."""
+        found = self._page.links
+        pages = max(1, -(-len(found) // size))
+        if number > pages:
+            return Failed(error=f"There are {pages} lists of {size} links; there is no {number}.")
+        first = (number - 1) * size
+        listed = tuple(
+            PageLink(number=at, text=text, url=url)
+            for at, (text, url) in enumerate(found[first : first + size], first + 1)
+        )
+        return PageLinks(
+            url=self._page.url, total=len(found), page_number=number, pages=pages, links=listed
+        )
+
+    def _finds(self) -> list[int]:
+        wanted = " ".join(self._place.keyword.split()).casefold() or self._place.keyword
+        lines = enumerate(self._page.lines, 1)
+        return [number for number, line in lines if wanted in line.casefold()]
+
+    def _find(self, finds: list[int], index: int, context: int) -> PageFinds:
+        page = self._page
+        if not finds:
+            return PageFinds(
+                url=page.url,
+                keyword=self._place.keyword,
+                total_results=0,
+                total_lines=len(page.lines),
+            )
+        self._place.find = index
+        line = finds[index - 1]
+        first = max(1, line - context)
+        last, content = self._window(first, line + context)
+        if last < line:  # long lines before it fill the window: the line itself comes first
+            first = line
+            last, content = self._window(first, line + context)
+        return PageFinds(
+            url=page.url,
+            keyword=self._place.keyword,
+            total_results=len(finds),
+            search_index=index,
+            line=line,
+            others=tuple(finds[:_MOST_OTHERS]),
+            first_line=first,
+            last_line=last,
+            total_lines=len(page.lines),
+            content=content,
+        )
+
+    def _window(self, first: int, last: int) -> tuple[int, str]:
+        """Lines `first` to `last` as far as there is room; the last one shown, and their text."""
+        width = len(str(min(last, len(self._page.lines))))
+        shown: list[str] = []
+        room = self._characters
+        for number, line in enumerate(self._page.lines[first - 1 : last], first):
+            text = f"{number:>{width}} {line}"
+            room -= len(text) + 1
+            if room < 0 and shown:
+                break
+            shown.append(text[: self._characters])
+        end = first + len(shown) - 1
+        self._place.first, self._place.last = first, end
+        return end, "\n".join(shown)
+
+
+def from_cache(window: PageWindow | Failed) -> PageWindow | Failed:
+    """The window of a page that was not fetched now."""
+    if isinstance(window, Failed):
+        return window
+    return msgspec.structs.replace(window, from_cache=True)
+
+
+_PREFIX = "page-"
+
+
+class PageStore:
+    """The open page of one rollout. Its methods block; they run in a thread."""
+
+    def __init__(self, folder: Path, state: Callable[[], WorkstationState]) -> None:
+        self._folder = folder
+        self._state = state
+        self._known: tuple[str, Page] | None = None
+
+    def open(self, page: Page) -> None:
+        """Make `page` the open one."""
+        digest = hashlib.sha256(msgspec.msgpack.encode(page)).hexdigest()[:32]
+        name = _PREFIX + digest
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        web_page.write(self._folder / name, page)
+        before = self._state().page
+        for file in self._folder.glob(f"{_PREFIX}*"):
+            # The one before stays: its state is replaced only after this call.
+            if file.name != name and (before is None or file.name != before.file):
+                file.unlink(missing_ok=True)
+        self._known = (name, page)
+        self._state().page = OpenPage(file=name)
+
+    def now(self) -> tuple[Page, OpenPage] | None:
+        """The open page and the place in it; None when none is open, or it was lost."""
+        place = self._state().page
+        if place is None:
+            return None
+        if self._known is None or self._known[0] != place.file:
+            page = web_page.read(self._folder / place.file)
+            if page is None:
+                return None
+            self._known = (place.file, page)
+        return self._known[1], place

@@ -1,1 +1,0 @@
-"""The parse family: documents, pictures, sound and video of the workspace as Markdown."""

@@ -1,0 +1,241 @@
+"""The parse actions: documents, pictures, sound and video of the workspace become Markdown.
+
+The text is saved beside the file and shown.
+"""
+
+import posixpath
+from collections.abc import Awaitable, Callable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_daemon.environments.workstation import parse_sources
+from houston_daemon.environments.workstation.document_converter import Kind, Unreadable
+from houston_daemon.environments.workstation.file_action_types import FileWindow
+from houston_daemon.environments.workstation.media_endpoint import (
+    Endpoint,
+    NoEndpointAnswer,
+    Picture,
+)
+from houston_daemon.environments.workstation.parse_sources import Documents
+
+Source = Annotated[
+    str, Meta(min_length=1, max_length=300, description="File inside the workspace.")
+]
+Target = Annotated[
+    str,
+    Meta(min_length=1, max_length=300, description="Where the text is written, in the workspace."),
+]
+Task = Annotated[
+    str, Meta(min_length=1, max_length=4_000, description="What to find out or to describe.")
+]
+
+
+class ParseAction(Arguments, frozen=True, kw_only=True):
+    """Base of the parse actions."""
+
+    family: ClassVar[str] = "parse"
+    file_path: Source
+    save_path: Target
+
+
+class ParsePdf(ParseAction, frozen=True, kw_only=True):
+    """Convert a PDF to text."""
+
+    name: ClassVar[str] = "parse_pdf"
+
+
+class ParseDocx(ParseAction, frozen=True, kw_only=True):
+    """Convert a DOCX to Markdown."""
+
+    name: ClassVar[str] = "parse_docx"
+
+
+class ParseLatex(ParseAction, frozen=True, kw_only=True):
+    """Convert LaTeX to Markdown."""
+
+    name: ClassVar[str] = "parse_latex"
+
+
+class ParsePptx(ParseAction, frozen=True, kw_only=True):
+    """Convert a PPTX to Markdown."""
+
+    name: ClassVar[str] = "parse_pptx"
+
+
+class ParseAudio(ParseAction, frozen=True, kw_only=True):
+    """Write down speech."""
+
+    name: ClassVar[str] = "parse_audio"
+    model: Annotated[
+        str, Meta(max_length=200, description="Model that listens; empty for the node's own.")
+    ] = ""
+
+
+class ParseImage(ParseAction, frozen=True, kw_only=True):
+    """Ask about a picture."""
+
+    name: ClassVar[str] = "parse_image"
+    task: Task
+
+
+class ParseVideo(ParseAction, frozen=True, kw_only=True):
+    """Ask about a video, by frames at a distance."""
+
+    name: ClassVar[str] = "parse_video"
+    task: Task
+    frame_interval: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Every how many frames one is looked at.")
+    ] = 30
+
+
+PARSE_ACTIONS: tuple[type[ParseAction], ...] = (
+    ParsePdf,
+    ParseDocx,
+    ParseLatex,
+    ParsePptx,
+    ParseAudio,
+    ParseImage,
+    ParseVideo,
+)
+
+
+class Parsed(Observation, frozen=True, kw_only=True):
+    """A file as text, saved in the workspace, with a window of it."""
+
+    kind: ClassVar[str] = "parsed"
+    bulk: ClassVar[tuple[str, ...]] = ("content", "notes")
+    file_path: str
+    save_path: str
+    change: str
+    """`created` or `replaced`: what became of the file at `save_path`."""
+    blind: bool
+    """Whether it replaced a file that was not shown since it last changed."""
+    first_line: int
+    last_line: int
+    total_lines: int | None
+    size: int
+    """Bytes of what was saved."""
+    content: str
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the conversion."""
+
+
+@render.register
+def _(one: Parsed) -> Text:
+    span = "empty" if not one.total_lines else _span(one)
+    more = one.total_lines is None or one.last_line < one.total_lines
+    goes_on = "file_scroll_down goes on." if more else ""
+    head = f"[{one.file_path} parsed into {one.save_path}: {span}, {one.size} bytes] {goes_on}"
+    lines = [head.rstrip(), *(f"[{note}]" for note in one.notes)]
+    return Text("\n".join(lines), one.content, "file_goto_line shows any line")
+
+
+def _span(one: Parsed) -> str:
+    total = "?" if one.total_lines is None else one.total_lines
+    return f"lines {one.first_line}-{one.last_line} of {total}"
+
+
+WriteFile = Callable[[str, str], Awaitable[FileWindow | Failed]]
+"""Writes a text to a path of the workspace and shows its beginning."""
+ParsedText = tuple[str, tuple[str, ...]]
+"""Text and notes."""
+_KINDS: dict[type[ParseAction], Kind] = {
+    ParsePdf: "pdf",
+    ParseDocx: "docx",
+    ParseLatex: "latex",
+    ParsePptx: "pptx",
+}
+
+
+class ParseActions:
+    """Actions that read files which are no text."""
+
+    actions: tuple[type[Arguments], ...] = PARSE_ACTIONS
+
+    def __init__(self, documents: Documents, endpoint: Endpoint, write: WriteFile) -> None:
+        self._documents = documents
+        self._endpoint = endpoint
+        self._write = write
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one action. Raises PathRefused, whose text is for the agent."""
+        assert isinstance(arguments, ParseAction)
+        await self._documents.check_target(arguments.save_path)
+        try:
+            text, notes = await unless_stopped(self._text(arguments), stop)
+        except (Unreadable, NoEndpointAnswer, CallInterrupted) as problem:
+            return Failed(error=f"{arguments.file_path}: {problem}")
+        text = text.replace("\0", "\ufffd")  # one makes a file binary, which is not shown
+        if not text.strip():
+            return Failed(error=f"{arguments.file_path} holds no text. {' '.join(notes)}".strip())
+        return _parsed(arguments, await self._write(arguments.save_path, text), notes)
+
+    async def _text(self, arguments: ParseAction) -> ParsedText:
+        match arguments:
+            case ParseAudio():
+                return await self._audio(arguments)
+            case ParseImage():
+                return await self._image(arguments)
+            case ParseVideo():
+                return await self._video(arguments)
+            case _:
+                return await self._document(arguments)
+
+    async def _document(self, arguments: ParseAction) -> ParsedText:
+        kind = _KINDS[type(arguments)]
+        found = await self._documents.convert(kind, arguments.file_path)
+        return found.text, found.notes
+
+    async def _audio(self, arguments: ParseAudio) -> ParsedText:
+        self._need_endpoint()
+        data = await self._documents.content(arguments.file_path, parse_sources.MOST_SOUND)
+        name = posixpath.basename(arguments.file_path)
+        return await self._endpoint.transcribe(name, data, arguments.model), ()
+
+    async def _image(self, arguments: ParseImage) -> ParsedText:
+        self._need_endpoint()
+        data = await self._documents.content(arguments.file_path, parse_sources.MOST_PICTURE)
+        picture = Picture(parse_sources.picture_kind(data), data)
+        return await self._endpoint.look([picture], arguments.task), ()
+
+    async def _video(self, arguments: ParseVideo) -> ParsedText:
+        self._need_endpoint()
+        taken = await self._documents.frames(arguments.file_path, arguments.frame_interval)
+        count = len(taken.pictures)
+        task = (
+            f"{arguments.task}\n\n(The pictures are {count} frames of a video in order, one of "
+            f"every {arguments.frame_interval} frames.)"
+        )
+        pictures = [Picture("image/jpeg", data) for data in taken.pictures]
+        notes = [f"{count} frames were looked at."]
+        if taken.more:
+            notes.append("The video is longer than that; a larger frame_interval reaches further.")
+        return await self._endpoint.look(pictures, task), tuple(notes)
+
+    def _need_endpoint(self) -> None:
+        if self._endpoint.missing:
+            raise NoEndpointAnswer(self._endpoint.missing)
+
+
+def _parsed(
+    arguments: ParseAction, written: FileWindow | Failed, notes: tuple[str, ...]
+) -> Observation:
+    if isinstance(written, Failed):
+        return written
+    return Parsed(
+        file_path=arguments.file_path,
+        save_path=written.path,
+        change=written.change,
+        blind=written.blind,
+        first_line=written.first_line,
+        last_line=written.last_line,
+        total_lines=written.total_lines,
+        size=written.size,
+        content=written.content,
+        notes=notes,
+    )

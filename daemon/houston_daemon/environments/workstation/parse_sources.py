@@ -1,0 +1,182 @@
+"""Files of the workspace as the parse actions take them: found, measured, read; video frames."""
+
+import asyncio
+import os
+import posixpath
+import re
+import shutil
+import stat
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from houston_daemon.environments import local_host_setup
+from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
+from houston_daemon.environments.workstation.document_converter import (
+    Converted,
+    Converter,
+    Kind,
+    Unreadable,
+)
+from houston_daemon.environments.workstation.file_window import reader
+from houston_daemon.hosts.protocol import Host
+
+MOST_DOCUMENT = 512 << 20
+MOST_VIDEO = 16 << 30
+MOST_SOUND = 25 << 20
+"""What OpenAI's endpoint takes."""
+MOST_PICTURE = 20 << 20
+_KINDS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+def located(confined: ConfinedFolder, path: str, most: int = MOST_DOCUMENT) -> str:
+    """The place of a regular file relative to the workspace, links resolved.
+
+    Raises PathRefused, and Unreadable for one that is empty or too large.
+    """
+    with confined.file(path) as (found, place):
+        _check_size(os.fstat(found).st_size, most)
+        return place.path
+
+
+def content(confined: ConfinedFolder, path: str, most: int) -> bytes:
+    """All bytes of a file. Raises PathRefused, and Unreadable beyond `most` bytes."""
+    with confined.file(path) as (found, _), reader(found) as file:
+        data = file.read(most + 1)  # it may be growing
+    _check_size(len(data), most)
+    return data
+
+
+def picture_kind(data: bytes) -> str:
+    """The media type of a picture by its first bytes. Raises Unreadable."""
+    for start, kind in _KINDS.items():
+        if data.startswith(start):
+            return kind
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    raise Unreadable("It is no PNG, JPEG, GIF or WebP picture.")
+
+
+def check_target(confined: ConfinedFolder, path: str) -> None:
+    """Refuse a place that cannot be written before the work is done. Raises PathRefused."""
+    try:
+        with confined.place(path) as place:
+            found = os.lstat(place.name, dir_fd=place.folder)
+    except PathRefused:
+        with confined.place(path, make_folders=True):
+            return
+    if not stat.S_ISREG(found.st_mode):
+        raise PathRefused(f"{path!r} is no regular file and is not replaced.")
+
+
+def _check_size(size: int, most: int) -> None:
+    if not size:
+        raise Unreadable("The file is empty.")
+    if size > most:
+        raise Unreadable(f"The file is larger than {most >> 20} MB.")
+
+
+MOST = 32
+"""Frames that one request holds."""
+_SECONDS = 120.0
+_OUTPUT = 64_000_000
+_WIDTH = 1_024
+_START = re.compile(rb"\xff\xd8\xff")
+"""The start of a JPEG; within one, 0xFF in the picture's data is followed by 0x00."""
+
+
+class Frames(NamedTuple):
+    """Frames in order, as JPEG."""
+
+    pictures: list[bytes]
+    more: bool
+    """Whether the video goes on after the last of them."""
+
+
+async def frames(host: Host, file: str, interval: int) -> Frames:
+    """Every `interval`-th frame of `file`, a path as the sandbox shows it. Raises Unreadable."""
+    program = shutil.which("ffmpeg")
+    if program is None:
+        raise Unreadable(
+            "This node has no ffmpeg, which takes the frames of a video; the operator can "
+            "install it. Pictures of it can be looked at with parse_image."
+        )
+    program = os.path.realpath(program)  # its folder is mapped, not one that a link to it lies in
+    wanted = f"framestep={interval},scale='min({_WIDTH},iw)':-2"
+    command = [program, "-v", "error", "-nostdin", "-protocol_whitelist", "file,pipe"]
+    command += ["-i", f"file:{file}", "-an", "-sn", "-vf", wanted, "-frames:v", str(MOST + 1)]
+    command += ["-f", "image2pipe", "-c:v", "mjpeg", "-q:v", "5", "pipe:1"]
+    done = await host.spawn(
+        command,
+        seconds=_SECONDS,
+        writable=False,
+        extra_read=local_host_setup.unmapped_paths(Path(program).parent),
+        output_limit=_OUTPUT,
+        network=False,
+    )
+    if done.exit_code is None:
+        raise Unreadable(f"The frames could not be taken within {_SECONDS:g} s.")
+    # Where there is no start there is no picture, whatever else was printed.
+    starts = [found.start() for found in _START.finditer(done.stdout)]
+    ends = [*starts[1:], len(done.stdout)]
+    pictures = [done.stdout[a:b] for a, b in zip(starts, ends, strict=False)]
+    if done.cut:
+        pictures = pictures[:-1]
+    if not pictures:
+        raise Unreadable("The file holds no video that ffmpeg can read.")
+    return Frames(pictures[:MOST], len(pictures) > MOST or done.cut)
+
+
+class Documents(Protocol):
+    """Files of one workspace that are no text. Paths are the agent's.
+
+    Each call raises PathRefused for a path that is not reached, Unreadable for what cannot be read.
+    """
+
+    async def check_target(self, path: str) -> None:
+        """Refuse a place that cannot be written."""
+        ...
+
+    async def convert(self, kind: Kind, path: str) -> Converted:
+        """A document as Markdown."""
+        ...
+
+    async def content(self, path: str, most: int) -> bytes:
+        """All bytes of a file of at most `most`."""
+        ...
+
+    async def frames(self, path: str, interval: int) -> Frames:
+        """Every `interval`-th frame of a video."""
+        ...
+
+
+class DocumentsHere:
+    """Of a workspace on this machine; see `Documents`."""
+
+    def __init__(self, host: Host, converter: Converter) -> None:
+        self._host = host
+        self._confined = ConfinedFolder(host.workspace)
+        self._converter = converter
+
+    async def check_target(self, path: str) -> None:
+        """Refuse a place that cannot be written."""
+        await asyncio.to_thread(check_target, self._confined, path)
+
+    async def convert(self, kind: Kind, path: str) -> Converted:
+        """A document as Markdown; what it includes is looked for beside it."""
+        place = await asyncio.to_thread(located, self._confined, path)
+        inside = posixpath.join(self._host.inside, place)
+        return await self._converter.convert(kind, inside, cwd=posixpath.dirname(inside))
+
+    async def content(self, path: str, most: int) -> bytes:
+        """All bytes of a file of at most `most`."""
+        return await asyncio.to_thread(content, self._confined, path, most)
+
+    async def frames(self, path: str, interval: int) -> Frames:
+        """Every `interval`-th frame of a video."""
+        place = await asyncio.to_thread(located, self._confined, path, MOST_VIDEO)
+        return await frames(self._host, posixpath.join(self._host.inside, place), interval)

@@ -1,0 +1,160 @@
+"""File actions on a host over SSH: asked here, done there by the very code that does them here.
+
+The far end keeps its own file window and what the agent has seen, in `workstation.json` of the
+rollout's folder there; both ends of the conversation stand in this module.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.typed_observation import Failed, Observation
+from houston_daemon.environments.workstation import file_action_types
+from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
+from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS, FileWindow
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.workstation_state import StateFile
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.ssh.host import SshHost
+from houston_daemon.hosts.ssh.serving import Service
+
+log = logging.getLogger(__name__)
+SERVICE = "files"
+_ACTIONS = {action.__name__: action for action in FILE_ACTIONS}
+_OBSERVATIONS = {
+    found.__name__: found
+    for found in (*vars(file_action_types).values(), Failed)
+    if isinstance(found, type) and issubclass(found, Observation)
+}
+
+
+class _Act(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Run one action."""
+
+    characters: int
+    action: str
+    arguments: msgspec.Raw
+
+
+class _Write(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Write what another action made."""
+
+    characters: int
+    path: str
+    content: str
+
+
+class _Standing(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """What a file is now."""
+
+    characters: int
+    path: str
+
+
+_Asks = _Act | _Write | _Standing
+
+
+class _Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    kind: str
+    """Name of the observation's class; empty where `text` is all."""
+    observation: Any = None
+    text: str = ""
+    refused: str = ""
+    """Why a path is not reached; what PathRefused says."""
+    touched: tuple[str, ...] = ()
+
+
+class FilesThere:
+    """The file actions of one SSH host, as `FileActions` offers them."""
+
+    def __init__(self, host: SshHost, characters: int) -> None:
+        self._link = host.link
+        self._characters = characters
+        self._touched: list[str] = []
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one action. Raises PathRefused and HostAway."""
+        raw = msgspec.Raw(msgspec.msgpack.encode(arguments))
+        name = _base(type(arguments)).__name__
+        ask = _Act(characters=self._characters, action=name, arguments=raw)
+        changes = name in ("CreateFile", "EditFile")
+        return _observation(await self._ask(ask, again=not changes))
+
+    async def write(self, path: str, content: str) -> FileWindow | Failed:
+        """Write what another action made, and show its beginning."""
+        ask = _Write(characters=self._characters, path=path, content=content)
+        found = _observation(await self._ask(ask, again=False))
+        assert isinstance(found, FileWindow | Failed)
+        return found
+
+    def take_touched(self) -> list[str]:
+        """Paths written since this was asked last: hints for a snapshot."""
+        touched, self._touched = self._touched, []
+        return touched
+
+    async def standing(self, path: str) -> str:
+        """What a file is now, for a call whose outcome is unknown."""
+        ask = _Standing(characters=self._characters, path=path)
+        return (await self._ask(ask, again=True)).text
+
+    async def _ask(self, ask: _Asks, again: bool) -> _Done:
+        done: _Done = await self._link.other(SERVICE, ask, _Done, again=again)
+        self._touched += done.touched
+        if done.refused:
+            raise PathRefused(done.refused)
+        return done
+
+
+def _base(action: type[Arguments]) -> type[Arguments]:
+    return next(one for one in action.__mro__ if one.__name__ in _ACTIONS)
+
+
+def _observation(done: _Done) -> Observation:
+    return msgspec.convert(done.observation, _OBSERVATIONS[done.kind])
+
+
+def serve(host: LocalHost) -> Service:
+    """The far end: file actions on the workspace of `host`, one at a time."""
+    state = StateFile(host.folder / "workstation.json")
+    turn = asyncio.Lock()
+    made: dict[int, FileActions] = {}
+
+    async def answer(_: LocalHost, body: msgspec.Raw, __: asyncio.Event) -> _Done:
+        ask: _Asks = msgspec.msgpack.decode(body, type=_Asks)
+        async with turn:
+            if not made:
+                await asyncio.to_thread(state.load)
+            if ask.characters not in made:
+                confined = ConfinedFolder(host.workspace)
+                made[ask.characters] = FileActions(confined, lambda: state.now, ask.characters)
+            done = await _do(made[ask.characters], ask)
+            try:
+                await asyncio.to_thread(state.save)
+            except OSError as problem:  # a full disk: what was done is told all the same
+                log.warning("the state is not saved: %s", problem)
+            return done
+
+    return answer
+
+
+async def _do(files: FileActions, ask: _Asks) -> _Done:
+    try:
+        match ask:
+            case _Act():
+                arguments = msgspec.msgpack.decode(ask.arguments, type=_ACTIONS[ask.action])
+                found = await files.act(arguments, Stop())
+            case _Write():
+                found = await files.write(ask.path, ask.content)
+            case _Standing():
+                return _Done(kind="", text=await files.standing(ask.path))
+    except PathRefused as refused:
+        return _Done(kind="", refused=str(refused), touched=tuple(files.take_touched()))
+    touched = tuple(files.take_touched())
+    name = type(found).__name__
+    return _Done(kind=name, observation=msgspec.to_builtins(found), touched=touched)

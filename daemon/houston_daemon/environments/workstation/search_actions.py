@@ -1,0 +1,106 @@
+"""The search action: what the provider found, or why nothing was found."""
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.retrieval.protocol import MOST_HITS, MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.searcher import Searcher
+from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.typed_observation import Observation, Text, render
+
+
+class SearchAction(Arguments, frozen=True, kw_only=True):
+    """Base of the search actions."""
+
+    family: ClassVar[str] = "search"
+
+
+class WebSearch(SearchAction, frozen=True, kw_only=True):
+    """Search the web, best results first; web_browse opens an address."""
+
+    name: ClassVar[str] = "web_search"
+    query: Annotated[
+        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
+    ]
+    top_k: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Most results.")] = 10
+
+
+SEARCH_ACTIONS: tuple[type[SearchAction], ...] = (WebSearch,)
+
+
+class SearchResults(Observation, frozen=True, kw_only=True):
+    """The results of one search."""
+
+    kind: ClassVar[str] = "web_search"
+    query: str
+    requested_top_k: int
+    total_results: int = 0
+    search_results: tuple[Hit, ...] = ()
+    from_cache: bool = False
+    error_code: str = ""
+    """Why there is no answer: a code of `SearchFailed`, or `stopped`; empty when there is one."""
+
+    def fields(self) -> dict[str, Any]:
+        """Of each result only what names it: the text already holds its snippet."""
+        named = [{"title": one.title, "url": one.url} for one in self.search_results]
+        return {**super().fields(), "search_results": named}
+
+
+@render.register
+def _(one: SearchResults) -> Text:
+    if one.error:
+        return Text(f"Error: {one.error}")
+    if not one.search_results:
+        return Text(f"No results for {one.query!r}; use fewer or other words.")
+    noun = "result" if one.total_results == 1 else "results"
+    kept = " (kept from an earlier search)" if one.from_cache else ""
+    head = f"{one.total_results} {noun} for {one.query!r}{kept}:"
+    body = "\n".join(entry(number, hit) for number, hit in enumerate(one.search_results, 1))
+    return Text(head, body, "ask for a smaller top_k")
+
+
+def entry(number: int, hit: Hit) -> str:
+    """One result in words."""
+    size = f" ({hit.characters} characters)" if hit.characters is not None else ""
+    lines = [f"{number}. {hit.title or '(no title)'}{size}", hit.url, hit.snippet]
+    return "\n   ".join(line for line in lines if line)
+
+
+class SearchActions:
+    """Actions that look for what is not in the workspace."""
+
+    actions: tuple[type[Arguments], ...] = SEARCH_ACTIONS
+
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Search once; a failure is an observation with its code."""
+        assert isinstance(arguments, WebSearch)
+        query, top_k = arguments.query, arguments.top_k
+        try:
+            found = await unless_stopped(self._searcher.search(query, top_k), stop)
+        except SearchFailed as problem:
+            return _failed(arguments, problem.code, str(problem))
+        except CallInterrupted as problem:
+            return _failed(arguments, "stopped", str(problem))
+        return SearchResults(
+            query=query,
+            requested_top_k=top_k,
+            total_results=len(found.hits),
+            search_results=tuple(found.hits),
+            from_cache=found.from_cache,
+        )
+
+
+def _failed(arguments: WebSearch, code: str, error: str) -> SearchResults:
+    return SearchResults(
+        success=False,
+        error=error,
+        query=arguments.query,
+        requested_top_k=arguments.top_k,
+        error_code=code,
+    )

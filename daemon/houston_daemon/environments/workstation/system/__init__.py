@@ -1,1 +1,0 @@
-"""Thinking, sleeping, finishing."""

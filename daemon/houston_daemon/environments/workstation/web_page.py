@@ -1,0 +1,232 @@
+"""What was fetched as a page, numbered lines and links; and the cache that rollouts share."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import zstandard
+
+from houston_daemon.environments.workstation import web_fetch
+from houston_daemon.environments.workstation.document_converter import (
+    Converted,
+    Converter,
+    Kind,
+    Unreadable,
+)
+from houston_daemon.environments.workstation.web_fetch import Fetched
+
+LINE = 1_000
+"""Characters of a line; the rest of a longer one goes on in the next."""
+MOST_TEXT = 4_000_000
+"""Characters of a page that are kept."""
+_SECONDS = 60.0
+_DOCUMENTS: dict[str, Kind] = {
+    "application/pdf": "pdf",
+    "application/x-pdf": "pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+}
+_TEXTS = ("json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-sh", "x-tex", "sql", "csv")
+_NO_LINKS: tuple[tuple[str, str], ...] = ()
+_UNSAID = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
+_PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as it is kept and shown."""
+
+    url: str
+    title: str
+    lines: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    """Text and address."""
+    notes: tuple[str, ...]
+    at: float
+    """Unix time at which it was fetched."""
+
+
+async def readable_page(fetched: Fetched, converter: Converter, staging: Path) -> Page:
+    """The page in what was fetched. Raises Unreadable.
+
+    staging: folder in which the converter's input lies for as long as it is at work.
+    """
+    kind = _kind(fetched)
+    notes = list(_cut_notes(fetched))
+    if kind == "binary":
+        media = fetched.media or "of no known type"
+        raise Unreadable(
+            f"It is no text: {len(fetched.body)} bytes, {media}. A command can download it where "
+            "the task allows a network."
+        )
+    if kind == "text":
+        text, sound = await asyncio.to_thread(web_fetch.decoded_text, fetched.body, fetched.charset)
+        title, links = "", _NO_LINKS
+    else:
+        found, sound = await _converted(kind, fetched, converter, staging)
+        title, text, links = found.title, found.text, found.links
+        notes += found.notes
+    if not sound:
+        notes.append("Some bytes fit no charset and are shown as \ufffd or wrongly.")
+    lines, wrapped = await asyncio.to_thread(_lines, text)
+    if kind == "html" and not lines:
+        notes.append("It has no text of its own; scripts, which are not run, may write it.")
+    if wrapped:
+        notes.append(f"Lines longer than {LINE} characters go on in the next line.")
+    if len(text) > MOST_TEXT:
+        notes.append(f"Only the first {MOST_TEXT} of {len(text)} characters are kept.")
+    return Page(
+        url=fetched.url, title=title[:300], lines=lines, links=links, notes=tuple(notes),
+        at=fetched.at,
+    )  # fmt: skip
+
+
+async def _converted(
+    kind: Kind, fetched: Fetched, converter: Converter, staging: Path
+) -> tuple[Converted, bool]:
+    body, sound = fetched.body, True
+    if kind == "html":
+        text, sound = await asyncio.to_thread(web_fetch.decoded_text, body, fetched.charset)
+        body = text.encode("utf-8", "replace")
+    elif fetched.cut:
+        raise Unreadable(f"The {kind.upper()} file did not arrive whole: {_why(fetched)}.")
+    staging.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=staging) as made:
+        folder = Path(made)
+        file = folder / f"page.{kind}"
+        await asyncio.to_thread(file.write_bytes, body)
+        found = await converter.convert(
+            kind, str(file), base=fetched.url, folder=folder, seconds=_SECONDS
+        )
+    return found, sound
+
+
+def _kind(fetched: Fetched) -> Kind | Literal["text", "binary"]:
+    """What kind of content it is: a converter's, `text` or `binary`."""
+    head = fetched.body[:8_192].lstrip()
+    if head.startswith(b"%PDF-"):
+        return "pdf"
+    if found := _DOCUMENTS.get(fetched.media):
+        return found
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "binary"
+    if fetched.media in _UNSAID or fetched.media == "text/plain":
+        return "html" if fetched.media in _UNSAID and head.lower().startswith(_PAGES) else "text"
+    named = fetched.media.startswith("text/") or any(one in fetched.media for one in _TEXTS)
+    return "text" if named else "binary"
+
+
+def _lines(text: str) -> tuple[tuple[str, ...], bool]:
+    """A page's lines, none longer than LINE, and whether one had to be broken."""
+    found: list[str] = []
+    wrapped = False
+    for line in text[:MOST_TEXT].replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        rest = line.rstrip()
+        while len(rest) > LINE:
+            wrapped = True
+            at = rest.rfind(" ", LINE // 2, LINE)
+            at = at + 1 if at > 0 else LINE
+            found.append(rest[:at].rstrip())
+            rest = rest[at:]
+        found.append(rest)
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found), wrapped
+
+
+def _cut_notes(fetched: Fetched) -> list[str]:
+    return [f"The page is cut: {_why(fetched)}."] if fetched.cut else []
+
+
+def _why(fetched: Fetched) -> str:
+    what = f"after {len(fetched.body)} bytes"
+    return (
+        f"it is too large and was read up to the limit, {what}"
+        if fetched.cut == "size"
+        else (f"it did not end within the limit of time, {what}")
+    )
+
+
+_MB = 1 << 20
+_PAGE = msgspec.msgpack.Decoder(Page)
+
+
+class PageCache:
+    """The kept pages of one host. Its methods block; they run in a thread."""
+
+    def __init__(self, folder: Path, *, seconds: float, megabytes: int, scope: str) -> None:
+        """scope: what the task may fetch; pages are shared by tasks that may fetch the same."""
+        self._folder = folder
+        self._seconds = seconds
+        self._most = megabytes * _MB
+        self._scope = scope
+
+    def find(self, address: str) -> Page | None:
+        """The kept page of an address, if there is one that is young enough."""
+        if not self._seconds:
+            return None
+        page = read(self._file(address))
+        young = page is not None and 0 <= time.time() - page.at <= self._seconds
+        return page if young else None
+
+    def keep(self, address: str, page: Page) -> None:
+        """Keep a page, and drop the oldest beyond the limit. A full disk keeps none."""
+        if not self._seconds:
+            return
+        with contextlib.suppress(OSError):  # a cache may fail: the page is there all the same
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write(self._file(address), page)
+            self._prune()
+
+    def _file(self, address: str) -> Path:
+        name = hashlib.sha256(f"{self._scope} {address}".encode()).hexdigest()
+        return self._folder / f"{name}.page"
+
+    def _prune(self) -> None:
+        found = sorted(
+            ((status.st_mtime, status.st_size, entry.path) for entry, status in self._entries()),
+            reverse=True,
+        )
+        size = 0
+        for modified, length, path in found:
+            size += length
+            if size > self._most or time.time() - modified > self._seconds:
+                Path(path).unlink(missing_ok=True)
+
+    def _entries(self) -> list[tuple[os.DirEntry[str], os.stat_result]]:
+        found = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # another rollout dropped it
+                    found.append((entry, entry.stat()))
+        return found
+
+
+def write(file: Path, page: Page) -> None:
+    """Write a page: beside, then in its place."""
+    data = zstandard.compress(msgspec.msgpack.encode(page), 3)
+    beside = file.with_name(f".{secrets.token_hex(8)}")
+    try:
+        with beside.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read(file: Path) -> Page | None:
+    """The page in a file; None when it is not there or not sound."""
+    try:
+        return _PAGE.decode(zstandard.decompress(file.read_bytes()))
+    except (OSError, zstandard.ZstdError, msgspec.DecodeError, UnicodeError, MemoryError):
+        return None  # damaged bytes may also name a size that no machine has

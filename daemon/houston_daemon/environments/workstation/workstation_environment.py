@@ -1,0 +1,463 @@
+"""The workstation as the loop sees it: checks a call, runs it, and gives a typed result.
+
+It is put together here from a rollout's specification: hosts, state, actions.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from houston_daemon.environments import call_handling
+from houston_daemon.environments.call_handling import internal_failure, named_failure
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.local_host_setup import local_host, task_variables
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.tool_arguments import Arguments, Bounds, Catalog
+from houston_daemon.environments.typed_observation import Failed, Observation
+from houston_daemon.environments.workstation import (
+    command_actions,
+    step_closing,
+    system_actions,
+    workstation_hosts,
+)
+from houston_daemon.environments.workstation.action_families import ActionFamily, action_families
+from houston_daemon.environments.workstation.browse_actions import BROWSE_ACTIONS
+from houston_daemon.environments.workstation.command_actions import (
+    COMMAND_ACTIONS,
+    CommandActions,
+    CommandLimits,
+)
+from houston_daemon.environments.workstation.command_observations import CommandOutput
+from houston_daemon.environments.workstation.confined_paths import GONE, ConfinedFolder, PathRefused
+from houston_daemon.environments.workstation.document_converter import Converter
+from houston_daemon.environments.workstation.evaluation_slots import Slots
+from houston_daemon.environments.workstation.evaluator import Evaluation
+from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.parse_actions import PARSE_ACTIONS
+from houston_daemon.environments.workstation.parse_sources import Documents, DocumentsHere
+from houston_daemon.environments.workstation.remote_documents import DocumentsThere
+from houston_daemon.environments.workstation.remote_file_actions import FilesThere
+from houston_daemon.environments.workstation.search_actions import SEARCH_ACTIONS
+from houston_daemon.environments.workstation.session_records import SessionRecords
+from houston_daemon.environments.workstation.step_closing import snapshot_within_step
+from houston_daemon.environments.workstation.system_actions import SYSTEM_ACTIONS
+from houston_daemon.environments.workstation.workstation_hosts import (
+    ALL_HOSTS,
+    Files,
+    WorkstationHost,
+    WorkstationHosts,
+    with_host_argument,
+    without_host_argument,
+)
+from houston_daemon.environments.workstation.workstation_state import StateFile, WorkstationState
+from houston_daemon.hosts.branching import Past
+from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalDead, TerminalMissing
+from houston_daemon.hosts.limits import Hit
+from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.protocol import Host
+from houston_daemon.hosts.ssh import left
+from houston_daemon.hosts.ssh.host import SshHost
+from houston_daemon.hosts.ssh.messages import Hello
+from houston_daemon.hosts.ssh.settings import settings_of
+from houston_shared.config_hosts import LOCAL
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.faults import point
+from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.task import Task
+from houston_shared.terminal_folder import rollout_folder
+
+ACTIONS: dict[str, type[Arguments]] = {
+    action.name: action
+    for action in (
+        *COMMAND_ACTIONS,
+        *FILE_ACTIONS,
+        *PARSE_ACTIONS,
+        *SEARCH_ACTIONS,
+        *BROWSE_ACTIONS,
+        *SYSTEM_ACTIONS,
+    )
+}
+"""Every action of the workstation by name."""
+EVAL = "eval"
+
+
+def catalog(task: Task) -> Catalog:
+    """The task's tools, on its hosts.
+
+    Raises ConfigurationError when it names one that does not exist.
+    """
+    unknown = [name for name in task.tools if name not in ACTIONS]
+    if unknown:
+        raise ConfigurationError(
+            f"Task {task.name}: `tools` names {unknown[0]!r}; the workstation has "
+            f"{', '.join(ACTIONS)}."
+        )
+    names = [name for name in ACTIONS if not task.tools or name in task.tools]
+    chosen = {name: with_host_argument(ACTIONS[name], task.hosts) for name in names}
+    # A task may keep `eval` from the agent; the loop scores it all the same.
+    scoring = {EVAL: ACTIONS[EVAL]} if task.evaluate.command and EVAL not in chosen else {}
+    return Catalog(chosen, _bounds(task), scoring)
+
+
+def _bounds(task: Task) -> Bounds:
+    """A model that decodes under the schema cannot ask for a longer sleep than the task allows."""
+    longest = max(1, int(task.budget.sleep_seconds))
+    return {"sleep": {"sleep_time": {"maximum": min(86_400, longest)}}}
+
+
+_TOO_LARGE = 128 + signal.SIGXFSZ
+"""What a shell says of a command that the kernel ended for the size of a file."""
+_FILE = Hit("file size", "The command was ended: no single file may be that large.")
+_REFUSED = Hit("file size", "No single file may be that large.")
+_EFBIG = os.strerror(errno.EFBIG)
+
+
+def workstation_result(
+    call: Call, observation: Observation, limit: int, seconds: float, met: Sequence[Hit] = ()
+) -> Result:
+    """The result of `call`; see `environments.result`."""
+    if isinstance(observation, CommandOutput) and not (observation.window or observation.running):
+        met = (*met, *_file_size(observation))
+    return call_handling.result(call, observation, limit, seconds, met)
+
+
+def _file_size(observation: CommandOutput) -> list[Hit]:
+    """Whether a command failed on the size of a file: ended by the kernel, or told so (Python)."""
+    if observation.exit_code == _TOO_LARGE:
+        return [_FILE]
+    return [_REFUSED] if observation.exit_code and _EFBIG in observation.output else []
+
+
+log = logging.getLogger(__name__)
+
+_LONGEST_ERROR = 500
+_FREEING = (
+    "A large file that create_file replaces by an empty one frees its space; commands and"
+    " snapshots need some."
+)
+
+
+class Workstation:
+    """Terminals, files, an evaluator and patience, for one rollout. See `protocol.Environment`."""
+
+    brief = ""
+
+    def __init__(
+        self,
+        task: Task,
+        places: WorkstationHosts,
+        state: StateFile,
+        *,
+        source: Path | None,
+        evaluation: Evaluation,
+        characters: int,
+        families: Sequence[ActionFamily] = (),
+        arrival: Callable[[], Awaitable[tuple[str, ...]]],
+        here: Host | None = None,
+    ) -> None:
+        """arrival: what the agent is told with its first observation, once the world is made.
+        here: this machine, where no host of the rollout is, for what must be done beside it.
+        """
+        self._task = task
+        self._places = places
+        self._here = here
+        self._state = state
+        self._source = source
+        self._evaluation = evaluation
+        self._characters = characters
+        self._arrival = arrival
+        self._families = {action: family for family in families for action in family.actions}
+        self._catalog = catalog(task)
+        self.tools: Sequence[ToolSpec] = self._catalog.tools
+
+    async def open(self, begun: bool = False) -> None:
+        """Make the world, or find it again; the first snapshot is the workspace as it was given.
+
+        begun: the rollout has steps already. Raises HoustonError when its workspace is gone.
+        """
+        if self._here is not None:
+            await self._here.prepare(None)
+        for place in self._places:
+            await place.host.prepare(self._source, begun)
+        if not self._state.load():
+            for place in self._places:
+                begun_with = await place.host.snapshots.take("start", mark=True)
+                place.state().told = begun_with.commit
+            self._state.now.notes = await self._arrival()
+            point("worker.world.before")
+            await asyncio.to_thread(self._state.save)
+        for place in self._places:
+            place.sessions.open()
+
+    def check(self, call: Call) -> Call:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        return self._catalog.check(call)
+
+    def deadline(self, call: Call) -> float:
+        """Unix time at which a sleep would end if it began now; 0 for other calls."""
+        call = self._catalog.check(call)
+        if call.error or call.name != "sleep":
+            return 0.0
+        return time.time() + self._sleep_seconds(call)
+
+    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+        """Run one call; see `protocol.Environment.act`."""
+        begun = time.monotonic()
+        call = self._catalog.check(call)
+        self._state.now.closing = None
+        observation = await self._observe(call, standing, stop)
+        self._state.now.last_action = "think" if call.name == "think" else ""
+        met = await self._places.limits_met()
+        return await asyncio.to_thread(self._result, call, observation, begun, met)
+
+    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+        """The result of a call that was about to run when the worker ended."""
+        call = self._catalog.check(intent.call)
+        if call.error:
+            return await self.act(call, standing, stop)
+        begun = time.monotonic()
+        self._state.now.closing = None
+        observation: Observation
+        if call.name == "sleep":
+            observation = await system_actions.sleep_on(intent, self._sleep_seconds(call), stop)
+        else:
+            place = self._places.of(call.arguments)
+            observation = await workstation_hosts.interrupted_observation(call, place)
+        self._state.now.last_action = ""
+        met = await self._places.limits_met()
+        return await asyncio.to_thread(self._result, call, observation, begun, met)
+
+    async def close_step(self, step: int) -> Closing:
+        """Take the step's snapshot and the terminals' spans; the same again for the same step."""
+        closed = await step_closing.close_step(self._places, self._state.now, step)
+        await asyncio.to_thread(self._state.save)
+        return closed
+
+    async def close(self, ended: bool) -> None:
+        """Let go; with `ended`, also end the rollout's terminals."""
+        for place in self._places:
+            await place.sessions.close()
+            if ended:
+                await place.host.destroy_terminals()
+            await place.host.close()
+        if self._here is not None:
+            await self._here.close()
+
+    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        if call.error:
+            return Failed(error=call.error)
+        place = self._places.of(call.arguments)
+        try:
+            return await self._do(call, standing, stop)
+        except HostAway as problem:
+            return await workstation_hosts.host_away_observation(call, place, problem)
+        except TerminalMissing:
+            name = call.arguments.get("session_id")
+            return Failed(error=f"There is no session {name}; run_command opens one.")
+        except (TerminalBusy, TerminalDead, PathRefused) as problem:
+            return await self._failed(place, str(problem))
+        except HoustonError as problem:
+            return await self._failed(place, named_failure(call, problem))
+        except OSError as problem:
+            log.exception("%s", call.name)
+            why = problem.strerror or "no reason was given"
+            return await self._failed(place, f"{call.name} failed: {why}.")
+        except Exception:  # noqa: BLE001 an exception in a tool is an observation
+            return await self._failed(place, internal_failure(call, log))
+
+    async def _failed(self, place: WorkstationHost, error: str) -> Failed:
+        """Words for the agent: nothing of where the host keeps things."""
+        host, workspace = place.host, place.host.workspace
+        with contextlib.suppress(HostAway):
+            if not await host.present():
+                return Failed(error=GONE)
+        if host.inside != str(workspace):
+            error = error.replace(str(workspace), host.inside)
+            error = error.replace(str(workspace.parent), "[the host]")
+        return Failed(error=error[:_LONGEST_ERROR])
+
+    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        arguments = without_host_argument(call.arguments, ACTIONS[call.name])
+        place = self._places.of(call.arguments)
+        if isinstance(arguments, command_actions.CommandAction):
+            if call.arguments.get("host") == ALL_HOSTS:
+                return await workstation_hosts.act_on_all_hosts(list(self._places), arguments, stop)
+            return await place.commands.act(arguments, stop)
+        if isinstance(arguments, system_actions.SystemAction):
+            return await self._system(call, standing, stop)
+        family = self._families.get(type(arguments), place.files)
+        return await family.act(arguments, stop)
+
+    async def _system(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+        match call.name:
+            case "think":
+                return system_actions.think(self._state.now.last_action)
+            case "sleep":
+                running = await self._places.running()
+                return await system_actions.sleep(self._sleep_seconds(call), stop, running)
+            case "eval":
+                return await self._evaluation.run(standing, stop)
+            case _:
+                return system_actions.finish(standing, self._task.budget.minimum_steps)
+
+    def _result(
+        self, call: Call, observation: Observation, begun: float, met: Sequence[Hit]
+    ) -> Result:
+        """Save what the call changed, then say what it found: also where the disk is full, for
+        looking, freeing space and `finish` need none."""
+        try:
+            self._state.save()
+        except OSError as problem:
+            log.warning("the state is not saved: %s", problem)
+            met = [*met, Hit("disk", f"{problem.strerror}. {_FREEING}")]
+        seconds = round(time.monotonic() - begun, 6)
+        return workstation_result(call, observation, self._characters, seconds, met)
+
+    def _sleep_seconds(self, call: Call) -> float:
+        return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)
+
+
+def make_hosts(making: EnvironmentSetup, state: StateFile) -> WorkstationHosts:
+    """The hosts of a rollout in the task's order; nothing is touched yet."""
+    names = making.task.hosts
+    first, *others = (
+        _workstation_host(making, name, _state_of(state, name, name == names[0])) for name in names
+    )
+    return WorkstationHosts(first, *others)
+
+
+def _state_of(state: StateFile, name: str, first: bool) -> Callable[[], WorkstationState]:
+    if first:
+        return lambda: state.now
+    return lambda: state.now.beside.setdefault(name, WorkstationState())
+
+
+def _workstation_host(
+    making: EnvironmentSetup, name: str, state: Callable[[], WorkstationState]
+) -> WorkstationHost:
+    spec, task, characters = making.spec, making.task, making.characters
+    host: LocalHost | SshHost
+    files: Files
+    documents: Documents
+    if name == LOCAL:
+        leased = making.gpus.get(LOCAL, ())
+        host = local_host(spec, task, making.owner, branch_origin(spec, task, name), leased)
+        files = FileActions(ConfinedFolder(host.workspace), state, characters)
+        documents = DocumentsHere(host, Converter(host))
+    else:
+        host = ssh_host(making, name)
+        files = FilesThere(host, characters)
+        documents = DocumentsThere(host)
+    sessions = SessionRecords(host, state)
+    budget = task.budget
+    allowed = CommandLimits(budget.command_seconds, budget.input_silence_seconds, characters)
+    commands = CommandActions(host, sessions, allowed)
+    return WorkstationHost(host, state, sessions, commands, files, documents)
+
+
+def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
+    """Another machine as the task maps it."""
+    spec, task, leased = making.spec, making.task, making.gpus.get(name, ())
+    mapped, settings = task.mapped, settings_of(spec.hosts[name])
+    before = branch_origin(spec, task, name)
+    hello = Hello(
+        version=version("houston-agents"),
+        rollout=spec.rollout,
+        root=settings.host_root,
+        key=spec.host_key,
+        owner=f"{spec.host_key}:{making.owner}",
+        lease=making.lease,
+        sandbox=mapped.kind,
+        network=mapped.network,
+        read=mapped.read,
+        devices=mapped.devices,
+        gpus=mapped.gpus or bool(leased),
+        environment=task_variables(task, leased),
+        processes=mapped.processes,
+        memory_mb=mapped.memory_mb,
+        shm_mb=mapped.shm_mb,
+        file_mb=mapped.file_mb,
+        workspace_mb=mapped.workspace_mb,
+        together_mb=settings.memory_mb,
+        activate=_remote_environment(task.activate, name),
+        past=None if before is None else (before.rollout, before.commit),
+    )
+    folder = Path(spec.task.folder)
+    data = {mount: folder / path for mount, path in task.data.mounts.items()}
+    note = left.place(Path(spec.host_root), spec.rollout, name)
+    return SshHost(name, settings, hello, data, note)
+
+
+def _remote_environment(environment: str, host: str) -> str:
+    """An environment to activate on another machine: it has to be there already."""
+    if environment and not environment.startswith("/"):
+        raise ConfigurationError(
+            f"`activate` names {environment!r}, beside the task file, which is not on {host}.",
+            next="Name the absolute path that the environment has on every host of the task.",
+        )
+    return environment
+
+
+def branch_origin(spec: RolloutSpec, task: Task, host: str) -> Past | None:
+    """Where a branch's workspace on a host comes from; None for a copy of the task's folder."""
+    origin = spec.origin
+    if origin is None:
+        return None
+    commit = origin.snapshot if host == task.hosts[0] else origin.snapshots.get(host, "")
+    return Past(spec.parent, commit) if commit else None
+
+
+async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tuple[str, ...]:
+    """The lines for a branch; none for any other rollout."""
+    if spec.origin is None:
+        return ()
+    said = (
+        f"[from after step {spec.parent_step} on this work goes on in a new place: the workspace"
+        " is as it was after that step, no session is open, the file window is closed, and nothing"
+        " that was running then is running now]"
+    )
+    lost = [
+        path if place is places.first else f"{place.host.name}:{path}"
+        for place in places
+        for path in await place.host.not_brought_back()
+    ]
+    return said, *call_handling.lost_files_text(lost)
+
+
+def build_workstation(making: EnvironmentSetup) -> Workstation:
+    """A workstation on the task's hosts; nothing is touched before `open`."""
+    spec, task, characters = making.spec, making.task, making.characters
+    root, folder = Path(spec.host_root), Path(spec.task.folder)
+    state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
+    hosts = make_hosts(making, state)
+    first = hosts.first
+    here = None if LOCAL in task.hosts else local_host(spec, task, making.owner)
+
+    scored = hosts.of({"host": task.evaluate.host})
+
+    async def before_evaluation() -> str:
+        touched = scored.files.take_touched()
+        return await snapshot_within_step(scored.host, scored.state(), touched, "evaluation")
+
+    # Slots are held here: their files name the host that the evaluations run on.
+    name = task.name if scored.host.name == LOCAL else f"{task.name}@{scored.host.name}"
+    slots = Slots(root, name, task.evaluate.slots, making.waiting_for_slot)
+    return Workstation(
+        task,
+        hosts,
+        state,
+        source=folder / task.workspace.source if task.workspace.source else None,
+        evaluation=Evaluation(scored.host, task, folder, slots, before_evaluation),
+        characters=characters,
+        families=action_families(spec, task, first, here, lambda: state.now, characters),
+        arrival=lambda: workstation_arrival(spec, hosts),
+        here=here,
+    )

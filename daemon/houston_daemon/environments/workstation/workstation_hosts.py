@@ -1,0 +1,204 @@
+"""The hosts of one rollout with what the workstation does on each, and how an agent names one.
+
+A call whose host is away, or whose worker ended, gets an honest observation from here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+
+from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
+from houston_daemon.environments.workstation.command_actions import (
+    CloseAllSessions,
+    CommandAction,
+    CommandActions,
+    ListSessions,
+)
+from houston_daemon.environments.workstation.command_observations import SessionChange, SessionList
+from houston_daemon.environments.workstation.file_action_types import FileAction, FileWindow
+from houston_daemon.environments.workstation.parse_sources import Documents
+from houston_daemon.environments.workstation.session_records import SessionRecords
+from houston_daemon.environments.workstation.workstation_state import WorkstationState
+from houston_daemon.hosts.errors import HostAway
+from houston_daemon.hosts.limits import Hit
+from houston_daemon.hosts.protocol import Host
+from houston_shared.records import Call
+
+
+class Files(Protocol):
+    """The file actions on one host; `files.family` describes them."""
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one action. Raises PathRefused."""
+        ...
+
+    async def write(self, path: str, content: str) -> FileWindow | Failed:
+        """Write what another action made."""
+        ...
+
+    def take_touched(self) -> list[str]:
+        """Paths written since this was asked last."""
+        ...
+
+    async def standing(self, path: str) -> str:
+        """What a file is now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkstationHost:
+    """One host, and what is done on it."""
+
+    host: Host
+    state: Callable[[], WorkstationState]
+    sessions: SessionRecords
+    commands: CommandActions
+    files: Files
+    documents: Documents
+
+
+class WorkstationHosts:
+    """The hosts of one rollout, in the task's order."""
+
+    def __init__(self, first: WorkstationHost, *others: WorkstationHost) -> None:
+        self.first = first
+        self._places = {place.host.name: place for place in (first, *others)}
+
+    def __iter__(self) -> Iterator[WorkstationHost]:
+        return iter(self._places.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the hosts; the first is the one meant when none is named."""
+        return tuple(self._places)
+
+    def of(self, arguments: Mapping[str, Any]) -> WorkstationHost:
+        """The host that the arguments of a call name."""
+        return self._places.get(str(arguments.get("host", "")), self.first)
+
+    async def running(self) -> tuple[str, ...] | None:
+        """Sessions in which a command runs now; None where a host cannot say."""
+        found: list[str] = []
+        for place in self:
+            names = await place.sessions.running()
+            if names is None:
+                return None
+            other = place is not self.first
+            found += [f"{place.host.name}:{name}" if other else name for name in names]
+        return tuple(found)
+
+    async def limits_met(self) -> list[Hit]:
+        """Limits that were met on any host that can be asked now."""
+        found: list[Hit] = []
+        for place in self:
+            try:
+                found += await place.host.limits_met()
+            except HostAway:
+                continue  # it is told when the host is back: nobody has asked there meanwhile
+        return found
+
+
+ALL_HOSTS = "all"
+"""Every host; for the actions that list and close sessions."""
+ACTIONS_ON_ALL_HOSTS = (ListSessions, CloseAllSessions)
+
+
+def with_host_argument(action: type[Arguments], names: Sequence[str]) -> type[Arguments]:
+    """The action as a task with these hosts offers it; the first is meant when none is named."""
+    if len(names) < 2 or not issubclass(action, CommandAction | FileAction):
+        return action
+    choices = (ALL_HOSTS, *names) if issubclass(action, ACTIONS_ON_ALL_HOSTS) else tuple(names)
+    kind = Annotated[Literal[choices], msgspec.Meta(description="The machine.")]  # type: ignore[valid-type]
+    made = msgspec.defstruct(
+        action.__name__,
+        [("host", kind, choices[0])],
+        bases=(action,),
+        namespace={"__doc__": action.__doc__},
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+    assert issubclass(made, Arguments)
+    return made
+
+
+def without_host_argument(arguments: dict[str, Any], action: type[Arguments]) -> Arguments:
+    """The typed arguments of `action` itself."""
+    return msgspec.convert({k: v for k, v in arguments.items() if k != "host"}, action)
+
+
+async def act_on_all_hosts(
+    places: Sequence[WorkstationHost], arguments: CommandAction, stop: Stop
+) -> Observation:
+    """Run the action on each host; one that is away is named and stops nothing."""
+    found: list[tuple[str, Observation]] = []
+    away: list[str] = []
+    for place in places:
+        try:
+            found.append((place.host.name, await place.commands.act(arguments, stop)))
+        except HostAway as problem:
+            away.append(f"{problem.host} ({problem.why})")
+    if not found:
+        return Failed(error=f"No host can be reached now: {', '.join(away)}.")
+    return _joined(found, tuple(away))
+
+
+def _joined(found: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> Observation:
+    if isinstance(found[0][1], SessionChange):
+        closed = tuple(
+            f"{host}:{name}"
+            for host, one in found
+            if isinstance(one, SessionChange)
+            for name in one.closed
+        )
+        return SessionChange(session_id="", change="closed", closed=closed, away=away)
+    entries = tuple(
+        msgspec.structs.replace(entry, host=host)
+        for host, one in found
+        if isinstance(one, SessionList)
+        for entry in one.sessions
+    )
+    return SessionList(sessions=entries, away=away)
+
+
+async def interrupted_observation(call: Call, place: WorkstationHost) -> Interrupted:
+    """Say that the outcome is unknown, and what the terminal or the file shows now."""
+    try:
+        now = await current_view(call, place)
+    except HostAway as away:
+        now = f"The host {away.host} cannot be reached now: {away.why}."
+    return Interrupted(error=f"The daemon went down while {call.name} ran.", now=now)
+
+
+async def current_view(call: Call, place: WorkstationHost) -> str:
+    """What the call was about shows now. Raises HostAway."""
+    path = call.arguments.get("path") or call.arguments.get("filename")
+    if "session_id" in call.arguments:
+        return await place.commands.standing(call.arguments["session_id"])
+    if call.name in ("create_file", "edit_file") and path:
+        return await place.files.standing(path)
+    return "No submission was used." if call.name == "eval" else ""
+
+
+_GO_ON = "Its sessions and what runs in them go on there, and the connection is tried again."
+
+
+async def host_away_observation(call: Call, place: WorkstationHost, away: HostAway) -> Observation:
+    """The honest result; where the host is back by now, with what it shows."""
+    if not away.cut:
+        return Failed(
+            error=f"The host {away.host} cannot be reached now: {away.why}. {call.name} was not "
+            f"done. {_GO_ON} Try again later"
+        )
+    try:
+        now = await current_view(call, place)
+        now = f"The host is back.\n{now}" if now else "The host is back."
+    except HostAway:
+        now = _GO_ON
+    return Interrupted(
+        error=f"The host {away.host} went away while {call.name} ran ({away.why}).", now=now
+    )
