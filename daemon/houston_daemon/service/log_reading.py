@@ -63,15 +63,28 @@ def follow(path: Path, place: Place) -> Iterator[str]:
 
 
 def _open_at(path: Path, place: Place) -> BinaryIO:
-    """The file of `place`, wherever it was rotated to; the oldest from its start if it is gone."""
-    files = [path, *rotated(path)]
-    for name in files:
-        file = name.open("rb")
-        if os.fstat(file.fileno()).st_ino == place.inode:
-            file.seek(place.offset)
-            return file
-        file.close()
-    return files[-1].open("rb")
+    """The file of `place`, wherever it was rotated to; the oldest from its start if it is gone.
+
+    A rotation between listing and opening would hide the file, so the list must not have changed.
+    """
+    while True:
+        before = _inodes(path)
+        oldest: BinaryIO | None = None
+        for name in (path, *rotated(path)):
+            try:
+                file = name.open("rb")
+            except FileNotFoundError:
+                continue
+            if oldest:
+                oldest.close()
+            if os.fstat(file.fileno()).st_ino == place.inode:
+                file.seek(place.offset)
+                return file
+            oldest = file
+        if oldest and before == _inodes(path):
+            return oldest
+        if not oldest:
+            return path.open("rb")
 
 
 def _newer(path: Path, file: BinaryIO) -> BinaryIO | None:

@@ -9,6 +9,7 @@ import pytest
 
 from houston_daemon.service.log import LogFile, last_line
 from houston_daemon.service.log_reading import Place, follow, tail
+from houston_daemon.service.rotation import rotate, rotated
 
 
 def writer(path: Path, kilobytes: float, files: int) -> logging.Logger:
@@ -67,6 +68,26 @@ def test_following_misses_nothing_while_it_rotates(tmp_path: Path) -> None:
     lines = list(itertools.islice(follow(path, place), 1000))
     thread.join()
     assert numbers(lines) == list(range(1, 1001))
+
+
+def test_following_begins_at_its_place_though_the_log_rotates_as_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "daemon.log"
+    path.write_text("line 0\nline 1\n")
+    _, place = tail(path, 0)
+    with path.open("a") as file:
+        file.write("line 2\n")
+
+    def rotated_at_once(log: Path) -> list[Path]:
+        files = rotated(log)
+        if not files:
+            rotate(log, 3)
+            log.write_text("line 3\n")
+        return files
+
+    monkeypatch.setattr("houston_daemon.service.log_reading.rotated", rotated_at_once)
+    assert list(itertools.islice(follow(path, place), 2)) == ["line 2", "line 3"]
 
 
 def test_following_a_log_whose_place_was_rotated_away_starts_at_the_oldest(tmp_path: Path) -> None:
