@@ -104,7 +104,7 @@ scenarios: $(BIN)/.dev engine
 	$(call and_alone,-m "not slow" tests $(FAST:%=--ignore=%))
 
 slow: $(BIN)/.dev engine
-	$(call and_alone,-m slow tests)
+	$(call and_alone,-m "slow or every_tier" tests)
 
 define and_alone
 $(PYTEST) $(1) $(ARGS) || \

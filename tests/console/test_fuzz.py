@@ -25,6 +25,7 @@ from tests.console import crowd
 from tests.console.conftest import Seat, Sit
 from tests.console.homes import HomeBuilder
 from tests.console.record_terminals import RECORDED
+from tests.support.tiers import sampled
 
 KEYS_A_SEED = int(os.environ.get("HOUSTON_FUZZ_KEYS", "1000"))
 SEEDS = [
@@ -134,7 +135,7 @@ async def _alone(*_: object) -> None:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", sampled(SEEDS, 1))
 async def test_no_key_ends_the_console(
     seed: int, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import pytest
 from rich.style import Style
 from textual.geometry import Region
 
@@ -85,6 +86,7 @@ def _check(seat: Seat, what: str) -> None:
         assert "\n" not in text, what
 
 
+@pytest.mark.slow
 async def test_hostile_text_is_shown_harmless_everywhere(builder: HomeBuilder, sit: Sit) -> None:
     _fill(builder)
     async with sit(builder.home, "r[/0") as seat:

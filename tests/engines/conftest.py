@@ -88,7 +88,10 @@ def vllm(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 KINDS = [
     pytest.param("embedded", marks=pytest.mark.model),
-    pytest.param("vllm", marks=[pytest.mark.model, pytest.mark.vllm, pytest.mark.timeout(600)]),
+    pytest.param(
+        "vllm",
+        marks=[pytest.mark.slow, pytest.mark.model, pytest.mark.vllm, pytest.mark.timeout(600)],
+    ),
 ]
 
 

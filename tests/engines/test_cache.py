@@ -35,6 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_two_processes_fetch_the_model_once(cache: Path) -> None:
     assert model.model_path() is None

@@ -76,6 +76,7 @@ async def sampled(engine: TokenEngine, request: SampleRequest):  # type: ignore[
     return await engine.sample(request, asyncio.Event())
 
 
+@pytest.mark.slow
 async def test_knows_its_window(engine: TokenEngine) -> None:
     assert engine.window == 8192
 
@@ -118,6 +119,7 @@ async def test_an_answer_at_its_bound_says_length(engine: TokenEngine, served: S
     assert len(got.token_ids) == 3
 
 
+@pytest.mark.slow
 async def test_guided_answers_are_always_valid(engine: TokenEngine, served: Served) -> None:
     def one(number: int) -> SampleRequest:
         return ask(
@@ -159,6 +161,7 @@ async def test_temperature_zero_is_deterministic(engine: TokenEngine, served: Se
     assert first.token_ids == second.token_ids
 
 
+@pytest.mark.slow
 async def test_an_extended_prompt_is_taken_from_the_cache(
     engine: TokenEngine, served: Served
 ) -> None:
@@ -230,6 +233,7 @@ async def test_requests_in_flight_share_the_server(engine: TokenEngine, served: 
     assert (await running).finish_reason == "interrupted"
 
 
+@pytest.mark.slow
 async def test_a_policy_is_loaded_when_it_is_first_asked_for(
     served: Served, adapters: dict[str, str]
 ) -> None:
@@ -259,6 +263,7 @@ async def test_another_policy_of_the_same_name_is_never_sampled_from(
     await ours.close()
 
 
+@pytest.mark.slow
 async def test_what_a_home_at_the_same_path_has_left_is_never_sampled_from(
     served: Served, tmp_path: Path
 ) -> None:
@@ -287,6 +292,7 @@ async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path:
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_a_killed_server_is_unavailable_and_the_request_works_later(
     served: Served, adapters: dict[str, str]
 ) -> None:
@@ -316,6 +322,7 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:
     """The whole path but the recorder: windows that fit, ids, the schema, the answer, the cache."""
     made = trace([step(1, "a line")])

@@ -10,6 +10,7 @@ import pytest
 
 from houston_shared.fault_points import POINTS
 from tests.faults.segment import FAULTS, Segment
+from tests.support.tiers import sampled
 
 NAMES = [name for name in POINTS if not name.startswith("worker.")]
 
@@ -24,7 +25,7 @@ def segment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Segment]:
         made.ground.close()
 
 
-@pytest.mark.parametrize("point", NAMES)
+@pytest.mark.parametrize("point", sampled(NAMES, 12))
 def test_it_goes_on_after_a_death_at(segment: Segment, point: str) -> None:
     assert segment.kill_at(point) or segment.kill_at(point), f"{point} was not reached"
 
@@ -34,11 +35,12 @@ def test_it_goes_on_after_a_death_of(segment: Segment, kind: str) -> None:
     segment.random(kind)
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", sampled(FAULTS, 4))
 def test_it_goes_on_with(segment: Segment, kind: str) -> None:
     segment.disturb(kind)
 
 
+@pytest.mark.every_tier
 def test_nothing_is_lost_doubled_altered_or_left_over(segment: Segment) -> None:
     result = segment.finish()
     assert result.findings == []

@@ -102,6 +102,7 @@ def test_rollouts_wait_everything_reads_and_it_goes_on_by_itself(station: Statio
     station.run("verify")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 def test_the_daemon_starts_again_on_a_full_disk(station: Station, end: str) -> None:

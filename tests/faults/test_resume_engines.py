@@ -24,6 +24,7 @@ from tests.faults.ground import Ground
 from tests.faults.tap import Tap, free_port, tapped
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import alive
+from tests.support.tiers import sampled
 
 PROGRAM = str(Path(__file__).with_name("engine.py"))
 WITH_A_CHILD = """
@@ -188,7 +189,7 @@ def test_an_engine_that_answers_with_errors_is_shown_as_failing_and_asked_again(
             ground.close()
 
 
-@pytest.mark.parametrize("home", ["kept", "removed"])
+@pytest.mark.parametrize("home", sampled(["kept", "removed"], 1))
 def test_an_engine_without_a_daemon_ends_and_leaves_nothing(home: str, tmp_path: Path) -> None:
     tokenizer = small_tokenizer(tmp_path)
     shared = Path(f"/dev/shm/houston-test-{os.getpid()}-{home}")

@@ -95,6 +95,7 @@ def same(ground: Ground, rollout: str, whole: Whole) -> None:
     assert equal.tables(ground, rollout) == whole[1]
 
 
+@pytest.mark.slow
 def test_a_rollout_whose_workers_are_killed_between_calls(
     ground: Ground, task: tuple[Path, str], whole: Whole
 ) -> None:

@@ -143,6 +143,7 @@ def after_a_stop(rig: Rig) -> dict[tuple[str, int], Told]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "times"), STOPS)
 def test_a_stopped_worker_that_goes_on_beside_its_successor_does_nothing(
     after_a_stop: dict[tuple[str, int], Told], at: str, times: int
@@ -217,6 +218,7 @@ def after_a_cut(rig: Rig) -> dict[tuple[str, str], Told]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "lost"), CUTS)
 def test_a_worker_that_is_cut_off_does_not_act_and_ends_when_it_is_heard_again(
     after_a_cut: dict[tuple[str, str], Told], kind: str, lost: str
@@ -267,6 +269,7 @@ def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) 
     assert wrong(ground) == []
 
 
+@pytest.mark.slow
 def test_no_worker_is_blamed_for_a_daemon_that_was_stopped(ground: Ground) -> None:
     patient(ground, 6)  # a worker beats every second, on a crowded machine less often
     ground.rollouts(loads.null(ground, 15, 0.2), 3)
@@ -279,6 +282,7 @@ def test_no_worker_is_blamed_for_a_daemon_that_was_stopped(ground: Ground) -> No
     assert "silent" not in (ground.home.logs / "daemon.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_worker_is_not_charged_for_the_time_in_which_it_was_stopped(ground: Ground) -> None:
     ground.started()
     began = time.monotonic()

@@ -50,6 +50,7 @@ def engine() -> Iterator[str]:
         server.wait(20)
 
 
+@pytest.mark.slow
 def test_what_is_sent_after_a_death_is_what_was_sent_before(engine: str, tmp_path: Path) -> None:
     with tapped(engine) as tap:
         ground = Ground(

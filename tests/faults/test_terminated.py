@@ -9,6 +9,7 @@ import pytest
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground, Speaker
+from tests.support.tiers import sampled
 
 DRAIN_BOUND = 10
 """Seconds after which a drain, whatever hangs, is over."""
@@ -45,7 +46,7 @@ def test_a_drain_ends_with_0_and_everything_goes_on_later(ground: Ground) -> Non
     goes_on(ground, speaker)
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("pause", sampled([0.0, 0.05, 0.5], 1))
 def test_a_second_signal_ends_it_at_once(ground: Ground, pause: float) -> None:
     """At any moment of a drain; a worker that hangs keeps it open."""
     speaker = busy(ground)
@@ -59,6 +60,7 @@ def test_a_second_signal_ends_it_at_once(ground: Ground, pause: float) -> None:
     goes_on(ground, speaker)
 
 
+@pytest.mark.slow
 def test_workers_that_hang_do_not_keep_a_drain_from_ending(ground: Ground) -> None:
     speaker = busy(ground)
     for pid in ground.own(WORKER):

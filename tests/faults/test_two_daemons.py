@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from houston_daemon.service import ready
 from houston_shared.home import Home
 from houston_shared.lock import holder
@@ -39,6 +41,7 @@ def rush(ground: Ground, count: int) -> list[tuple[subprocess.Popen[bytes], int]
     return started
 
 
+@pytest.mark.slow
 def test_of_many_starts_at_once_exactly_one_daemon_lives(ground: Ground) -> None:
     """Over and over, each time right after the last one was killed."""
     ground.home.logs.mkdir(parents=True)

@@ -10,6 +10,7 @@ import pytest
 
 from houston_shared.fault_points import POINTS
 from tests.faults.segment import STOPPED, Segment
+from tests.support.tiers import sampled
 
 NAMES = [name for name in POINTS if name.startswith("worker.")]
 
@@ -24,7 +25,7 @@ def segment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Segment]:
         made.ground.close()
 
 
-@pytest.mark.parametrize("point", NAMES)
+@pytest.mark.parametrize("point", sampled(NAMES, 10))
 def test_it_goes_on_after_a_death_at(segment: Segment, point: str) -> None:
     assert segment.kill_at(point) or segment.kill_at(point), f"{point} was not reached"
 
@@ -37,6 +38,7 @@ def test_it_goes_on_after_it_was_stopped(segment: Segment) -> None:
     segment.disturb(STOPPED)
 
 
+@pytest.mark.every_tier
 def test_nothing_is_lost_doubled_altered_or_left_over(segment: Segment) -> None:
     result = segment.finish()
     assert result.findings == []

@@ -12,6 +12,7 @@ from tests.security import hostile_home, payloads, recogniser
 from tests.security.hostile_home import A_STEP
 from tests.security.payloads import Payload
 from tests.security.pty_session import Session
+from tests.support.tiers import sampled
 
 Seeded = tuple[Home, Sequence[Payload]]
 AT_LEAST = 5_000
@@ -32,6 +33,7 @@ def _judge(session: Session, size: tuple[int, int]) -> None:
     assert b"\x1b]52" not in captured, "the clipboard was written, and no key asked"
 
 
+@pytest.mark.slow
 def test_a_walk_through_the_whole_corpus(seeded: Seeded) -> None:
     home, all_payloads = seeded
     steps = [all_payloads[at : at + A_STEP] for at in range(0, len(all_payloads), A_STEP)]
@@ -51,7 +53,7 @@ def test_a_walk_through_the_whole_corpus(seeded: Seeded) -> None:
         assert len(seen) >= AT_LEAST, f"only {len(seen)} of {len(all_payloads)} were shown"
 
 
-@pytest.mark.parametrize("size", [(200, 60), SMALL])
+@pytest.mark.parametrize("size", sampled([(200, 60), SMALL], 1))
 def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None:
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *size) as session:
         session.until("following")

@@ -160,6 +160,7 @@ def small_disk(tmp_path: Path, station: Station) -> Callable[[int], None]:
     return leave
 
 
+@pytest.mark.slow
 def test_a_full_disk(station: Station, small_disk: Callable[[int], None]) -> None:
     try:
         station.start()

@@ -81,6 +81,7 @@ def task(station: Station, environment: str, side: str = "heads", signal: str = 
     return str(file)
 
 
+@pytest.mark.slow
 def test_the_manuals_environment_and_engine_run(station: Station) -> None:
     assert len(CODE.splitlines()) < 64
     station.start()

@@ -98,6 +98,7 @@ def _branched(station: Station, rollout: str, there: Path) -> None:
     assert not workspace.exists() and not own.exists()
 
 
+@pytest.mark.slow
 def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> None:
     script = [
         {"calls": [_call("run_command", command="cat /data/words > answer.txt; cat README.md")]},
@@ -204,6 +205,7 @@ def _doctor(station: Station) -> str:
 TEX = {"file_path": "a.tex", "save_path": "a.md"}
 
 
+@pytest.mark.slow
 def test_a_killed_worker_goes_on_there_and_what_is_left_there_is_ended_when_it_is_back(
     station: Station, sshd: Sshd
 ) -> None:

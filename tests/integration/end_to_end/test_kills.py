@@ -92,6 +92,7 @@ def test_worker_killed_in_mid_call(station: Station) -> None:
     assert third["observation"].count("started\n") <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.timeout(600)
 def test_engine_killed_in_mid_sample(station: Station) -> None:
@@ -107,6 +108,7 @@ def test_engine_killed_in_mid_sample(station: Station) -> None:
     station.run("verify")
 
 
+@pytest.mark.slow
 def test_stop_and_start_with_a_sleeping_agent(station: Station) -> None:
     steps = [
         {"thought": "wait", "calls": [{"name": "sleep", "arguments": {"sleep_time": 4}}]},
@@ -125,6 +127,7 @@ def test_stop_and_start_with_a_sleeping_agent(station: Station) -> None:
     assert "slept" in station.steps(rollout)[0]["observation"].lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["supervisor", "rollout.worker"])
 def test_nothing_is_left_running(station: Station, who: str) -> None:
     station.start()

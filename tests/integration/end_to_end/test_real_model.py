@@ -45,6 +45,7 @@ def rollouts(station: Station) -> list[str]:
     return ids
 
 
+@pytest.mark.slow
 def test_every_step_of_three_rollouts_has_a_valid_call(
     station: Station, rollouts: list[str]
 ) -> None:
@@ -117,6 +118,7 @@ def test_an_export_trains_what_the_model_sampled_and_nothing_else(
         assert trained[rollout] == [list(one.token_ids or ()) for one in whole]
 
 
+@pytest.mark.slow
 def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None:
     budget = "steps = 13\nminimum_steps = 13\nanswer_tokens = 80\nsleep_seconds = 1\n"
     budget += "command_seconds = 1\ncontext_tokens = 1400\n"

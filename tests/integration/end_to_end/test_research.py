@@ -47,6 +47,7 @@ def _is_the_research(station: Station, rollout: str) -> list[dict[str, Any]]:
     return steps
 
 
+@pytest.mark.slow
 def test_three_hundred_steps_of_research(station: Station) -> None:
     rollout = begin(station)
     record = station.ended(rollout, 200)

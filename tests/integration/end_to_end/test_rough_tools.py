@@ -196,6 +196,7 @@ BEFORE = {
 """What a command does in the same step before it."""
 
 
+@pytest.mark.slow
 def test_whatever_an_agent_does_wrong_the_rollout_goes_on(
     station: Station, model: ChatServer, sshd: Sshd
 ) -> None:

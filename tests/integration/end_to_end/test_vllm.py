@@ -40,6 +40,7 @@ def rollout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Station,
         station.clear()
 
 
+@pytest.mark.slow
 def test_every_step_has_a_valid_call(rollout: tuple[Station, str]) -> None:
     station, id = rollout
     steps = station.steps(id)
@@ -65,6 +66,7 @@ def test_the_prefix_cache_holds_everything_but_the_newest_observation(
     assert rows[-1][2] > BLOCK, "something was cached at all"
 
 
+@pytest.mark.slow
 def test_a_vllm_killed_in_mid_sample_is_started_again_and_the_step_is_one_step(
     rollout: tuple[Station, str],
 ) -> None:

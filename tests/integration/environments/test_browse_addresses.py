@@ -60,10 +60,9 @@ def test_what_is_no_public_address_is_refused() -> None:
 @pytest.fixture
 def public(monkeypatch: pytest.MonkeyPatch) -> None:
     """127.0.0.2 counts as an address of the Internet, of which a test has none."""
+    refusal = checked_network.refusal_of_address
     monkeypatch.setattr(
-        checked_network,
-        "refusal_of_address",
-        lambda one: one != "127.0.0.2" and checked_network.refusal_of_address(one),
+        checked_network, "refusal_of_address", lambda at: at != "127.0.0.2" and refusal(at)
     )
 
 

@@ -190,6 +190,7 @@ async def test_a_long_document_is_saved_whole_and_shown_in_part(station: Station
     assert [one.path for one in closed.files] == ["long.md", "long.pdf"]
 
 
+@pytest.mark.slow
 async def test_what_is_no_document_is_an_observation(station: Station) -> None:
     there = station.workspace
     (there / "text.pdf").write_text("no PDF")

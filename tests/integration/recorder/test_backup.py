@@ -71,6 +71,7 @@ def test_made_under_load_restored_elsewhere_and_gone_on_with(
     assert other.run("verify").stdout.startswith("Sound")
 
 
+@pytest.mark.slow
 def test_two_homes_never_drive_one_workspace(station: real.Station, tmp_path: Path) -> None:
     """A restored home waits; also when it shall go on while the first still has the rollout."""
     engine = station.script([{**STEP, "delay": 0.05}] * 600)

@@ -136,6 +136,7 @@ def test_a_person_s_pause_outlasts_a_full_disk_and_a_dead_worker_keeps_it(
     assert state(small, mine.rollout)[1].startswith("person:")
 
 
+@pytest.mark.slow
 def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) -> None:
     worker = small.working()
     worker.step(1)

@@ -17,6 +17,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
     made.clear()
 
 
+@pytest.mark.slow
 def test_a_home_restored_on_another_machine_waits_for_its_workspaces(
     station: Station, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_every_column_of_every_event_is_covered(home: Home, column: str) -> None
         assert seq in found, (column, seq)
 
 
+@pytest.mark.slow
 def test_every_column_of_every_derived_table_is_covered(home: Home, tmp_path: Path) -> None:
     connection = sqlite3.connect(home.database)
     filled = []
@@ -161,6 +162,7 @@ def test_harm_is_found_and_named(home: Home, name: str) -> None:
     assert sentence in texts(report)
 
 
+@pytest.mark.slow
 def test_every_bit_of_blobs_and_head_is_covered(home: Home) -> None:
     dice = random.Random(3)
     for path in (next(home.blobs.rglob("*.zst")), home.head_file):

@@ -91,6 +91,7 @@ async def at_home(station: Station, words: str) -> None:
         await seat.until(lambda: words in seat.text(HomeList), words)
 
 
+@pytest.mark.slow
 async def test_a_background_job_that_failed_asks_for_a_person(running: Station) -> None:
     rollout = start(running, "jobs", JOBS)
     running.until(lambda: running.closed(rollout) == 10, why="the agent waits")
@@ -127,6 +128,7 @@ async def test_no_better_score_for_long_asks_for_a_person_until_there_is_one(
     assert "no_gain" not in need(running, rollout)
 
 
+@pytest.mark.slow
 def test_a_successor_counts_on_from_the_best_score(running: Station) -> None:
     steps = [*score(60), *score(50), {**do("list_files", path="."), "delay": 2.0}, *score(55), WAIT]
     rollout = start(running, "again", steps, "no_gain_evaluations = 2\nno_gain_seconds = 0\n")
@@ -137,6 +139,7 @@ def test_a_successor_counts_on_from_the_best_score(running: Station) -> None:
     assert "no better score than 60 in 2 evaluations" in told(running, rollout)[7]["no_gain"]
 
 
+@pytest.mark.slow
 async def test_a_low_end_asks_for_a_person_until_somebody_has_looked(running: Station) -> None:
     low, good = start(running, "low", LOW), start(running, "good", GOOD)
     spent = start(running, "spent", score(20), most=2)

@@ -33,6 +33,7 @@ def after_a_kill(rig: Rig, at: int, where: Literal["before", "after"]) -> tuple[
     return rollout, cut.message
 
 
+@pytest.mark.slow
 def test_every_message_is_a_place_to_die(rig: Rig) -> None:
     whole = rig.rollout(SCRIPT, task=TASK, name="whole")
     rig.run(whole)

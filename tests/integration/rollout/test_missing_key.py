@@ -2,9 +2,12 @@
 
 import socket
 
+import pytest
+
 from tests.support.station import Station
 
 
+@pytest.mark.slow
 def test_a_rollout_waits_for_its_key_over_a_restart(station: Station) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

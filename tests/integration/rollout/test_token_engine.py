@@ -57,6 +57,7 @@ def wait_for(url: str, server: "subprocess.Popen[bytes]") -> None:
     raise AssertionError("the server never answered")
 
 
+@pytest.mark.slow
 def test_killed_guided_and_forked_every_prompt_is_told(rig: Rig, engine: str) -> None:
     settings = {"kind": "embedded", "url": engine}
     rollout = rig.rollout(settings=settings, environment="workstation", task=TASK)

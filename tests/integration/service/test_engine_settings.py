@@ -120,6 +120,7 @@ def test_a_refused_parameter_is_mended_in_the_configuration(station: Station) ->
     made.close()
 
 
+@pytest.mark.slow
 def test_a_refused_key_is_seen_everywhere_and_mended(station: Station) -> None:
     """Status, list, show and metrics say it; a restart of the daemon brings the new key."""
     made = Endpoint(lambda body: call("finish"))

@@ -10,13 +10,14 @@ import pytest
 
 from tests.support.busy import HUNG, LEAVING, frozen, left
 from tests.support.station import Station, alive
+from tests.support.tiers import sampled
 
 SLEEPS = [{"thought": "", "calls": [{"name": "sleep", "arguments": {"sleep_time": 600}}]}]
 BOUND = 60
 """Seconds that only bound a hanging test; bench/leaving.py has the figures."""
 
 
-@pytest.mark.parametrize("scenario", LEAVING)
+@pytest.mark.parametrize("scenario", sampled(LEAVING, 3))
 def test_one_signal_ends_it(station: Station, scenario: str) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "4"
     with ExitStack() as later:
@@ -36,6 +37,7 @@ def test_one_signal_ends_it(station: Station, scenario: str) -> None:
     assert not station.query("SELECT 1 FROM rollouts WHERE state = 'failed' AND engine != 'own'")
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_one_that_hangs(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "600"
     with ExitStack() as later:
@@ -48,6 +50,7 @@ def test_a_second_signal_ends_one_that_hangs(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "4"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "says"),
     [
@@ -69,6 +72,7 @@ def test_a_stop_ends_a_daemon_that_does_not_answer(
     assert not alive(pid)
 
 
+@pytest.mark.slow
 def test_what_died_is_told_from_what_was_stopped(station: Station) -> None:
     def lsb() -> tuple[int, str]:
         done = station.run("daemon", "status", "--lsb", "--json", code=None)
@@ -91,6 +95,7 @@ def test_what_died_is_told_from_what_was_stopped(station: Station) -> None:
     assert lsb() == (3, "stopped")
 
 
+@pytest.mark.slow
 def test_a_start_says_that_the_daemon_before_died(station: Station) -> None:
     """In its output, in the log and in the audit; once, and not after a clean stop."""
     assert "did not come" not in station.run("daemon", "start").stdout

@@ -70,6 +70,7 @@ def test_rollouts_run_and_are_named_in_json(station: Station) -> None:
     assert shown.endswith("what its worker said\n")
 
 
+@pytest.mark.slow
 def test_a_script_is_meant_from_the_folder_where_it_was_named(station: Station) -> None:
     """The daemon was started elsewhere."""
     station.start()
@@ -85,6 +86,7 @@ def test_a_script_is_meant_from_the_folder_where_it_was_named(station: Station) 
     assert numbers(station, row["rollout"]) == [1, 2]
 
 
+@pytest.mark.slow
 def test_more_rollouts_than_workers_wait_in_queued(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__MAX_ROLLOUTS"] = "2"
     station.start()
@@ -108,6 +110,7 @@ def test_a_killed_worker_is_started_again_and_goes_on(station: Station) -> None:
     assert lease == [(2,)]
 
 
+@pytest.mark.slow
 def test_a_rollout_whose_worker_always_dies_fails_with_the_last_line_of_its_log(
     station: Station,
 ) -> None:
@@ -126,6 +129,7 @@ def test_a_rollout_whose_worker_always_dies_fails_with_the_last_line_of_its_log(
 NAP = f"sleep 6{os.getpid()}"
 
 
+@pytest.mark.slow
 def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station) -> None:
     """Its worker and tmux server were killed, and it is cancelled before the next one starts."""
     command = {"command": f"{NAP} & echo there", "session_id": "main"}
@@ -169,6 +173,7 @@ def running(station: Station, rollout: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_stop_leaves_rollouts_running_and_a_start_goes_on(station: Station) -> None:
     station.start()
     ids = station.rollout(task(station), station.script(thinking(8, 0.3)), 2)
@@ -182,6 +187,7 @@ def test_a_stop_leaves_rollouts_running_and_a_start_goes_on(station: Station) ->
     assert [numbers(station, r) for r in ids] == [list(range(1, 10))] * 2
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_takes_its_workers_along_and_the_next_goes_on(station: Station) -> None:
     station.start()
     ids = station.rollout(task(station), station.script(thinking(8, 0.3)), 2)
@@ -194,6 +200,7 @@ def test_a_killed_daemon_takes_its_workers_along_and_the_next_goes_on(station: S
     assert [numbers(station, r) for r in ids] == [list(range(1, 10))] * 2
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "60"
     station.start()
@@ -212,6 +219,7 @@ def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(station: Station) -
     assert numbers(station, rollout) == list(range(1, 8))
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_drain_is_ended(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "0.5"
     station.start()

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.busy import calls, doing, worker
 from tests.support.other_user import NOBODY, needs_root, open_place
 from tests.support.station import Station, alive
@@ -29,6 +31,7 @@ def alive_worker(station: Station, rollout: str) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_running_daemon_goes_on_without_it_or_says_what_is_missing(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__SILENT_SECONDS"] = "2"
     station.start()

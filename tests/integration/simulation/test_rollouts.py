@@ -24,6 +24,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
     made.clear()
 
 
+@pytest.mark.slow
 def test_gold_sequences_score_100_through_a_kill(station: Station) -> None:
     station.start()
     gold, rollouts = Gold(), {}

@@ -60,6 +60,7 @@ async def test_a_world_is_acted_in_looked_at_and_lost(world: Played) -> None:
         assert wrong.kind == "error" and words in wrong.text
 
 
+@pytest.mark.slow
 async def test_java_dies_hangs_and_a_worker_dies(world: Played) -> None:
     first = [await world.act(action) for action in ("look around", "open door", "wait1")]
     java = [pid for pid in world.processes() if pid != world.pid]

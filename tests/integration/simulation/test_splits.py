@@ -68,6 +68,7 @@ def small(split: WorldSplit, seed: int) -> textworld.Game:
     return generate(textworld_environment.choose_game(settings, seed, Path("unused")))[0]
 
 
+@pytest.mark.slow
 def test_no_game_is_in_two_splits() -> None:
     made = {split: [small(split, seed) for seed in range(2)] for split in SPLITS}
     for split, some in made.items():

@@ -84,6 +84,7 @@ def bench(station: Station) -> Path:
     return root / "task_1.yaml"
 
 
+@pytest.mark.slow
 def test_an_imported_task_runs_and_is_scored_as_there(station: Station, bench: Path) -> None:
     words = ["task", "import", str(bench), "--from", str(bench.parent), "--out", "made"]
     (told,) = station.json(*words)

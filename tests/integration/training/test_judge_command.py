@@ -243,6 +243,7 @@ def kept(station: Station, rollout: str, step: int) -> None:
     send(Home(station.home), message, "", "")
 
 
+@pytest.mark.slow
 def test_an_error_that_is_found_later_counts_before_what_a_judge_kept(
     station: Station, server: ChatServer, rollout: str
 ) -> None:
@@ -265,6 +266,7 @@ def test_an_error_that_is_found_later_counts_before_what_a_judge_kept(
     assert row["rules"]["changed"] == 0 and standing(station, rollout)[2] == ("mask", "rule")
 
 
+@pytest.mark.slow
 def test_what_was_archived_is_not_judged_and_what_was_said_of_it_stays(
     station: Station, server: ChatServer, rollout: str
 ) -> None:
@@ -290,6 +292,7 @@ def test_what_was_archived_is_not_judged_and_what_was_said_of_it_stays(
     assert standing(station, rollout) == before and not server.asked
 
 
+@pytest.mark.slow
 def test_rollouts_are_chosen_by_task_and_group_as_in_an_export(
     station: Station, rollout: str
 ) -> None:
@@ -310,6 +313,7 @@ def test_rollouts_are_chosen_by_task_and_group_as_in_an_export(
     assert "No rollout of the task 'nothing' has a step. Nothing was judged." in done.stderr
 
 
+@pytest.mark.slow
 def test_a_rollout_on_which_a_rule_fails_is_named_and_the_others_are_judged(
     station: Station, server: ChatServer, rollout: str
 ) -> None:

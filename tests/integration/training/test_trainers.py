@@ -56,6 +56,7 @@ def state(station: Station, run: str) -> str:
     return str(station.query("SELECT state FROM training_runs WHERE id = ?", run)[0][0])
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_trainer_and_its_daemon_and_ends_when_it_is_cancelled(
     station: Station, words: list[str]
 ) -> None:
@@ -97,6 +98,7 @@ def test_what_has_finished_is_a_policy_with_its_lineage(station: Station) -> Non
     station.run("verify")
 
 
+@pytest.mark.slow
 def test_a_run_beside_the_daemon_that_was_killed_can_be_gone_on_with(
     station: Station, words: list[str]
 ) -> None:

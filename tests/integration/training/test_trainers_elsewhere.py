@@ -178,6 +178,7 @@ def test_the_daemon_goes_on_with_what_nobody_ended(
     assert (now.state, now.reason, now.starts) == ("running", "", 2)
 
 
+@pytest.mark.slow
 def test_a_trainer_says_who_started_it(
     station: Station, folder: Path, trainers: Trainers, inbox: Inbox
 ) -> None:

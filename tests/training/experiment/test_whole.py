@@ -120,6 +120,7 @@ def rollouts(run: Run, kind: str, what: str) -> list[str]:
     return [rollout for rollout, each in found.items() if each == what]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["house", "lifespan"])
 def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
     run: Run, world: str

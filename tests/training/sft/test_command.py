@@ -72,6 +72,7 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     assert lineage["metrics"]["rows"] == 2
 
 
+@pytest.mark.slow
 def test_beside_the_daemon_it_is_known_to_it(station: Station) -> None:
     """Nobody waits for it; the trainer itself says what became of it."""
     base = tiny.save_model(station.folder / "base")
@@ -88,6 +89,7 @@ def test_beside_the_daemon_it_is_known_to_it(station: Station) -> None:
     station.until(ended, 200, "the run ends")
 
 
+@pytest.mark.slow
 def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
     station: Station,
 ) -> None:
@@ -114,6 +116,7 @@ def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
     assert len(station.json("policy", "list")) == 2
 
 
+@pytest.mark.slow
 def test_what_failed_for_good_is_not_advised_to_be_tried_again(station: Station) -> None:
     """A run that goes on keeps its max_length."""
     base = tiny.save_model(station.folder / "base")
@@ -125,6 +128,7 @@ def test_what_failed_for_good_is_not_advised_to_be_tried_again(station: Station)
     assert "--resume" not in said
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_while_no_daemon_ran_is_noticed_by_the_next(station: Station) -> None:
     base = tiny.save_model(station.folder / "base")
     data = tiny.write(station.folder / "data", tiny.rows())

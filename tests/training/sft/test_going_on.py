@@ -75,6 +75,7 @@ def asked(loaded: Loaded, data: Path, *settings: str, name: str = "") -> asking.
     return asking.new(loaded, wanted).asked
 
 
+@pytest.mark.slow
 def test_a_policy_by_its_name_is_the_parent_of_what_comes_out(station: Station) -> None:
     """It keeps the family and the shape of the adapter; another family may begin there, too."""
     base = tiny.save_model(station.folder / "base")
@@ -101,6 +102,7 @@ def test_a_policy_by_its_name_is_the_parent_of_what_comes_out(station: Station) 
         asked(loaded, data, "base=reader@2")
 
 
+@pytest.mark.slow
 def test_what_could_not_be_registered_is_refused_before_the_first_step(station: Station) -> None:
     """A family has one base model. A run that was to join another's may be renamed."""
     base, other = (
@@ -135,6 +137,7 @@ CHANGED: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CHANGED)
 def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case: str) -> None:
     where, said = CHANGED[case]

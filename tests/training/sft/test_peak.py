@@ -129,6 +129,7 @@ def test_a_control_groups_limit_counts(tmp_path: Path, case: str) -> None:
     assert list(memory._left_of_cgroups(tmp_path, own)) == left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", [False, True])
 def test_reckoning_is_no_less_than_the_run_takes_and_changes_nothing(
     tmp_path: Path, full: bool

@@ -71,6 +71,7 @@ class Child:
         return int(self.process.exitcode)
 
 
+@pytest.mark.slow
 def test_two_trainers_never_write_into_one_folder(
     children: Any, tmp_path: Path, base: Path
 ) -> None:
@@ -260,6 +261,7 @@ def launched(folder: RunFolder, *, shards: bool) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "fsdp"])
 def test_two_processes_train_what_one_does(
     tmp_path: Path, base: Path, children: Any, kind: str

@@ -56,6 +56,7 @@ def _keys(kind: type[msgspec.Struct], above: str = "") -> Iterator[str]:
                 yield from _keys(one, f"{above}{field.name}.")
 
 
+@pytest.mark.slow
 def test_every_key_takes_an_odd_value_or_refuses_it_in_a_sentence(tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     for key in _keys(Task):

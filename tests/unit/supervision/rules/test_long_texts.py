@@ -31,6 +31,7 @@ def patterns() -> Iterator[re.Pattern[str]]:
         yield from (one for one in vars(module).values() if isinstance(one, re.Pattern))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", PIECES)
 def test_long_texts_are_read_in_time(piece: str) -> None:
