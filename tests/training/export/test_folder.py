@@ -173,17 +173,22 @@ def test_a_task_under_another_name_is_held_out_with_it(scene: Scene, tmp_path: P
     assert {one.partition("/")[0] for one in rows(done.folder)} == {scene.short.id}
 
 
-def test_answers_that_are_no_action_train_nothing_in_any_format(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_answers_that_are_no_action_are_for_raw_alone(scene: Scene, tmp_path: Path) -> None:
+    """What learns from failures, too, needs their ids and log-probabilities; no SFT does."""
     played = scene.stage.play(
         scene.short.engine.family, [Turn(f"no call {n}", (), "malformed") for n in range(3)]
     )
     scene.stage.judge(played.id, 4, "mask")  # the last answer, which ends it
-    for name in FORMATS:
+    for name in FORMATS.keys() - {"raw"}:
         with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
             export(scene.home, Asked((played.id,), name, rules="off"), tmp_path / name)
         assert not (tmp_path / name).exists()
+    done = export(scene.home, Asked((played.id,), "raw", rules="off"), tmp_path / "raw")
+    (line,) = lines(done.folder / "data.jsonl")
+    whys = [span["why"].partition(":")[0] for span in line["spans"]]
+    assert whys == ["no action"] * 3 + ["mask"]
+    assert all(len(span["logprobs"]) == span["end"] - span["start"] for span in line["spans"])
+    assert sum(line["weights"]) == done.manifest.counts.trained == 0
 
 
 def test_apollo_repeats_rows_in_the_file_itself(scene: Scene, tmp_path: Path) -> None:
@@ -230,8 +235,12 @@ def test_a_row_in_which_everything_is_masked(
             asked = Asked(scene.ids, name, leave_out=True)
         done = export(scene.home, asked, tmp_path / "out")
         assert [one.row for one in done.manifest.left_out] == ([] if left == 0 else [row])
+        alone = Asked((scene.short.id,), name)
+        if name == "raw":
+            assert export(scene.home, alone, tmp_path / "alone").manifest.rows == 1
+            return
         with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
-            export(scene.home, Asked((scene.short.id,), name), tmp_path / "alone")
+            export(scene.home, alone, tmp_path / "alone")
         assert not (tmp_path / "alone").exists()
     finally:
         for step in (1, 2, 3, 4):

@@ -57,6 +57,8 @@ class Format:
     """Whether `datasets` reads the folder: then its card names the columns."""
     index: bool = False
     """Whether lines have no room for where they come from."""
+    untrained: bool = False
+    """Whether a file in which nothing is trained is of use to the consumer, too."""
 
 
 def nothing(line: Line) -> Sequence[str]:

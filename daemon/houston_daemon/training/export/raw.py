@@ -89,4 +89,5 @@ RAW = Format(
         Column("spans", "spans"),
     ),
     card=False,
+    untrained=True,
 )

@@ -1,4 +1,4 @@
-"""When an export is refused: rows that a consumer would mistrain, or nothing left to train."""
+"""When an export is refused: rows that a consumer would mistrain, or nothing of use to it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,10 +21,10 @@ class _Asked(Protocol):
 
 
 def check(asked: _Asked, building: Building, data: File) -> None:
-    """Raise HoustonError unless what was written is what will be trained."""
+    """Raise HoustonError unless what was written is what will be trained, or raw."""
     if building.refused and not asked.leave_out:
         raise _mistrained(asked.format, building.refused)
-    if not data.rows or not data.trained:
+    if not data.rows or not (data.trained or building.format.untrained):
         left = [*building.refused, *building.untrained]
         why = f": {_said(left)}" if left else ": these rollouts have no closed step"
         verdicts = "houston verdict R shows what was masked and why"
