@@ -1,22 +1,50 @@
 """The tour that a newcomer takes, without a screen."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from houston_daemon.engines.model import LOCAL
 from tests.support.station import Station
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
+HEARD = "<real_user>Read README.md before you do anything else.</real_user>"
 
 
+def sample(station: Station) -> Any:
+    """The rollout of the recorded sample."""
+    (row,) = [row for row in station.json("rollout", "list") if "recorded" in row["engine"]]
+    return row
+
+
+@pytest.mark.model
 def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     told = station.run("demo", "--headless", timeout=500).stdout
-    assert "<real_user>Read README.md before you do anything else.</real_user>" in told
+    assert HEARD in told
     assert told.count("finished, 10 steps, best score 100.0") == 2, "the script and the sample"
     assert "stopped (pid" in told
     station.run("daemon", "status", code=69)
     station.run("verify")
-    (sample,) = [row for row in station.json("rollout", "list") if "recorded" in row["engine"]]
-    said = station.json("guidance", sample["rollout"])
+    said = station.json("guidance", sample(station)["rollout"])
     assert [(g["author"], g["mode"], g["step"]) for g in said] == [
         ("ada", "next", 6),
         ("ada", "wake", 8),
     ]
+
+
+def test_without_the_extra_local_script_and_recording_play(
+    station: Station, tmp_path: Path
+) -> None:
+    """What the extra brings cannot be imported, in any process of it."""
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({LOCAL!r}))\n"
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/sitecustomize.py").write_text(hidden)
+    station.environment["PYTHONPATH"] = str(tmp_path / "base")
+    told = station.run("demo", "--headless", timeout=300)
+    assert f"No model plays: it needs {', '.join(LOCAL)}." in told.stderr
+    assert "next: pip install 'houston-agents[local]'" in told.stderr
+    assert HEARD in told.stdout
+    assert told.stdout.count("finished, 10 steps, best score 100.0") == 2
+    assert sample(station)["state"] == "finished"
+    assert len(station.json("rollout", "list")) == 2
