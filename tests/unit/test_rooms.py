@@ -2,12 +2,15 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from houston_daemon.training.export.formats import FORMATS
 from houston_shared.command import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -83,3 +86,22 @@ def test_pages_written_from_the_code_are_up_to_date() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_pages_promise_no_format_of_an_export_that_is_not_there() -> None:
+    promised = {
+        name
+        for page in PAGES
+        for names in re.findall(r"export to ((?:[\w-]+(?:, | or | and ))*[\w-]+)", page.read_text())
+        for name in re.split(", | or | and ", names)
+    }
+    assert promised and promised <= FORMATS.keys()
+
+
+def test_the_readme_names_the_system_and_the_python_that_are_needed() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        needed = tomllib.load(file)["project"]["requires-python"].removeprefix(">=")
+    assert f"Linux and Python {needed} or newer" in (ROOT / "README.md").read_text()

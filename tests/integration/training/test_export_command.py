@@ -77,7 +77,8 @@ def test_every_format_of_every_rollout(ready: Ready, tmp_path: Path) -> None:
 
 
 def test_the_masked_step_weighs_nothing_and_says_so(ready: Ready, tmp_path: Path) -> None:
-    ready.export(ready.first, "--format", "slime", "--out", str(tmp_path / "out"))
+    done = ready.export(ready.first, "--format", "slime", "--out", str(tmp_path / "out"))
+    assert "--loss-mask-type qwen3 for Qwen3" in done.stderr, "a script's model is not known"
     (line,) = data(tmp_path / "out")
     answers = [one for one in line["messages"] if one["role"] == "assistant"]
     assert [one["step_loss_mask"] for one in answers] == [1, 0, 1, 1, 1]
