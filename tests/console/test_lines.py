@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
 
 from houston_console.app.drawing.lines import (
     fit,
@@ -15,6 +18,7 @@ from houston_console.app.drawing.lines import (
     width_of,
     wrap,
 )
+from houston_console.app.drawing.marking import mark, mark_places
 from houston_console.app.terminals.text import tail_lines
 from houston_shared.safe_text import safe
 
@@ -90,3 +94,24 @@ def test_the_cursor_is_told_without_a_colour(name: str) -> None:
     parts = (span(text[:2], "tool"), span(text[2:]))
     assert plain(pointed(parts, True)) == wanted
     assert plain(pointed(parts, False)) == wanted.replace("»", "›")
+
+
+HIT = Style(reverse=True)
+CUT = {
+    "whole": ("a hit here", 10, "hit"),
+    "cut off within": ("a hit here", 4, "hi"),
+    "cut off before": ("a hit here", 2, ""),
+    "cut off within a wide character": ("中hit", 1, ""),
+    "behind wide characters": ("中文hit", 5, "h"),
+    "nothing is shown": ("a hit here", 0, ""),
+}
+
+
+@pytest.mark.parametrize("what", CUT)
+def test_a_hit_in_a_line_that_is_cut_off_is_marked_as_far_as_it_shows(what: str) -> None:
+    text, width, marked = CUT[what]
+    strip = Strip([Segment(text, Style())]).adjust_cell_length(width, Style())
+    start = text.index("hit")
+    for shown in (mark_places(strip, [(start, start + 3)], HIT), mark(strip, text, ["hit"], HIT)):
+        assert shown.text == strip.text
+        assert "".join(part.text for part in shown if part.style == HIT) == marked

@@ -86,7 +86,7 @@ class Terminal(NamedTuple):
         return text in self.seen
 
     def leaves(self) -> int:
-        """Its exit code. Its last frames are read: it waits for ever to write to a full terminal."""
+        """Its exit code; what it draws last is read, for it would wait at a full terminal."""
 
         def left() -> bool:
             self.seen.extend(_read(self.master))

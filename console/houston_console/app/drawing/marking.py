@@ -15,8 +15,13 @@ def mark(strip: Strip, text: str, needles: Sequence[str], style: Style) -> Strip
 
 
 def mark_places(strip: Strip, places: Sequence[tuple[int, int]], style: Style) -> Strip:
-    """`strip` with the characters of each place in `style`."""
-    cuts = [strip.index_to_cell_position(at) for place in _apart(places) for at in place]
+    """`strip` with the characters of each place in `style`.
+
+    A place may lie behind the end: a line that was not measured again yet is cut off there.
+    """
+    shown = len(strip.text)
+    within = [(start, min(end, shown)) for start, end in _apart(places) if start < shown]
+    cuts = [strip.index_to_cell_position(at) for place in within for at in place]
     if not cuts:
         return strip
     parts = list(strip.divide([*cuts, strip.cell_length]))
