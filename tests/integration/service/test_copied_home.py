@@ -29,21 +29,25 @@ def copy(station: Station, tmp_path: Path) -> Iterator[Station]:
 
 
 def _working(station: Station) -> str:
-    """A rollout that writes a line a step through a terminal and leaves a job in it."""
+    """A rollout that writes a line a step through a terminal, while no file `hold` is there."""
+    held = "while [ -e hold ]; do sleep 0.1; done"
     lines: list[dict[str, Any]] = [
         {
             "thought": "",
             "calls": [
                 {
                     "name": "run_command",
-                    "arguments": {"command": f"echo {n} >>lines.txt", "session_id": "main"},
+                    "arguments": {
+                        "command": f"{held}; echo {n} >>lines.txt",
+                        "session_id": "main",
+                    },
                 }
             ],
             "delay": 0.4,
         }
         for n in range(1, STEPS + 1)
     ]
-    task = station.task(sandbox="none", budget=f"steps = {STEPS + 5}")
+    task = station.task(sandbox="none", budget=f"steps = {STEPS + 5}\ncommand_seconds = 600")
     (rollout,) = station.rollout(task, station.script(lines))
     station.until(lambda: station.closed(rollout) >= 3, why="it works")
     return rollout
@@ -63,9 +67,11 @@ def test_a_copy_drives_no_workspace_of_the_first(
         station.until(lambda: not _processes(rollout, pid), why="its worker has ended with it")
     shutil.copytree(station.home, copy.home, ignore=shutil.ignore_patterns("*.sock", "*.pipe"))
     lines = station.host_root / "rollouts" / rollout / "workspace" / "lines.txt"
-    before = lines.read_text()
+    before, hold = lines.read_text(), lines.with_name("hold")
     if state == FIRST_GOES_ON:
+        hold.touch()  # it goes on for as long as the copy is looked at
         station.start()
+        station.until(lambda: _processes(rollout, "rollout.worker"), why="the first works on")
 
     copy.start()
     copy.until(lambda: copy.state(rollout) == "paused", why="the copy does not go on")
@@ -75,12 +81,11 @@ def test_a_copy_drives_no_workspace_of_the_first(
     resumed = copy.run("rollout", "resume", rollout, code=None)
     assert resumed.returncode == 0 or str(station.home) in resumed.stderr
     copy.until(lambda: copy.state(rollout) == "paused", why="nor when it is resumed")
-    if state == FIRST_WAS_KILLED:
-        assert lines.read_text() == before, "nothing was done in the workspace"
     copy.run("rollout", "cancel", rollout)
     copy.until(lambda: copy.state(rollout) == "cancelled", why="what is the copy's may be ended")
-    assert lines.is_file()
     copy.stop()
+    assert lines.read_text() == before, "nothing was done in the workspace"
+    hold.unlink(missing_ok=True)
 
     if state == FIRST_WAS_KILLED:
         assert _processes(rollout, "tmux"), "its terminals were not ended"
