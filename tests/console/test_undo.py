@@ -147,6 +147,23 @@ async def test_the_end_of_ones_own_pause_is_undone(
         assert live.query("SELECT reason FROM rollouts") == [("data",)]
 
 
+async def test_to_go_on_with_a_failed_rollout_is_asked_and_said(
+    live: LiveStation, sit: Sit
+) -> None:
+    worker = live.working()
+    worker.step(1)
+    live.recorder.worker_ended(worker.rollout, worker.lease, "it died 5 times")
+    async with sit(live.home, worker.rollout) as seat:
+        await ready(seat, worker.rollout)
+        await seat.press("r")
+        assert isinstance(seat.app.screen, Confirm)
+        await seat.press("n")
+        assert state(live, worker.rollout)[0] == "failed"
+        await seat.press("r", "y")
+        await seat.until(lambda: state(live, worker.rollout)[0] == "queued", "it goes on")
+        await seat.until(lambda: f"{worker.rollout}: Resumed" in seat.said(), "and that is said")
+
+
 async def test_a_claim_is_undone_with_what_stood_before(
     live: LiveStation, sit: Sit, rollout: str
 ) -> None:

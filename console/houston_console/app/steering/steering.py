@@ -1,7 +1,7 @@
 """Pause, resume, cancel and branch, from any screen: what cannot be undone is asked first.
 
 A pause acts at once, and is offered to be undone; so is the end of one's own pause. To end
-another's, or the rollout, is asked.
+another's, or the rollout, is asked, and so is to go on with one that failed.
 """
 
 import uuid
@@ -42,7 +42,7 @@ class Steering:
         question = ""
         if action == "cancel":
             question = f"End rollout {rollout} for good? It cannot be resumed."
-        elif action == "resume" and row.state == "paused" and row.paused_by != self._me:
+        elif action == "resume" and (row.state == "failed" or self._of_another(row)):
             question = f"{rollout} is {standing(row)}. Resume it?"
         if question:
             self._screen.app.push_screen(
@@ -55,6 +55,9 @@ class Steering:
     def _me(self) -> str:
         return f"person:{self._screen.state.me}"
 
+    def _of_another(self, row: Rollout) -> bool:
+        return row.state == "paused" and row.paused_by != self._me
+
     def _later(self, row: Rollout, action: Action, meant: bool | None = True) -> None:
         if meant:
             doing = f"{action.capitalize()} {row.id} …"
@@ -66,7 +69,7 @@ class Steering:
         by_person = row.state == "paused" and row.paused_by.startswith("person:")
         if action == "pause" and by_person:
             return Act(f"{row.id} is already {standing(row)}.")
-        if action == "resume" and row.state != "paused":
+        if action == "resume" and row.state not in ("paused", "failed"):
             return Act(f"{row.id} is not paused.")
         words = f"{row.id}: {guiding.DONE[action]}"
         if action == "pause":
