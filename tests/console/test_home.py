@@ -11,8 +11,10 @@ from houston_console.app.home.listing import HomeList
 from houston_console.app.home.screen import HomeScreen
 from houston_console.app.rollouts.needs import Board, Needs
 from houston_console.app.rollouts.order import HELD_SECONDS
+from houston_console.app.transcript.transcript import Transcript
 from houston_shared.command import main
 from houston_shared.home import Home
+from houston_shared.records import AWAY
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -100,6 +102,20 @@ async def test_keys_behind_the_choice_are_for_the_rollout(builder: HomeBuilder, 
         await seat.press("enter", "i", *"hear")
         assert seat.app.watching.guidance.composer.text == "hear"
         assert f"Say to {first}" in seat.frame("#guidance")
+
+
+async def test_what_an_engine_refuses_is_said_at_home_and_in_the_rollout(
+    builder: HomeBuilder, sit: Sit
+) -> None:
+    _three(builder)
+    why = "Engine e refused the request with 402: Insufficient Balance."
+    builder.state("t-one", "paused", "engine", why)
+    builder.activity("t-one", f"{AWAY}: 402")
+    async with sit(builder.home, at_home=True) as seat:
+        assert ids(seat)[0] == "t-one"
+        assert "engine refuses: Engine e refused the request with 402" in seat.text(HomeList)
+        await seat.press("g", "enter")
+        assert f"paused by engine: {why}" in " ".join(seat.text(Transcript).split())
 
 
 async def test_a_single_rollout_is_opened_by_itself(builder: HomeBuilder, sit: Sit) -> None:
